@@ -1,38 +1,33 @@
-"""A bookie of the benchmark's own: one disk in a temporary folder, and its metadata store there.
-
-It is made and run with an operator's commands, dies with the benchmark, and leaves no file or
-process behind.
-"""
+"""A bookie of the benchmark's own: one disk in a temporary folder, and its metadata store there."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import shutil
-import signal
-import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from bkbox.errors import BenchError
+from bkbox.launcher.bookie import LocalBookie
+from bkbox.launcher.ports import HOST, free_port
+from bkbox.launcher.processes import Processes
+from bkbox.launcher.waiting import wait_until
 
-HOST = "127.0.0.1"
 _PORTS = range(12_000, 15_000)
-"""Ports below the range from which the kernel assigns."""
 
-_BKBOX = (sys.executable, "-m", "bkbox.cli.main")
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
+_READY_S = 24 * 3600.0
+"""A start is measured, and may replay much."""
+
+_POLL_S = 0.002
 _STOP_S = 60.0
 _LOG_BYTES = 3000
 
 
-class Bookie:
+class Bookie(LocalBookie):
     """A bookie with its files in ``folder``. ``settings``: keys of its configuration; ``environment``: variables in
     addition to those of this process. Raises BenchError if it cannot be made."""
 
@@ -44,67 +39,32 @@ class Bookie:
         rng: random.Random,
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        folder = folder.absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        self.address = (HOST, _free_port(rng))
-        self.config, self.disk, self.log = folder / "bookie.toml", folder / "disk", folder / "log"
-        self._environment = {**os.environ, **(environment or {})}
-        self._process: subprocess.Popen[bytes] | None = None
-        arguments = ["init", "--config", str(self.config), "--metadata", metadata]
-        arguments += ["--disk", str(self.disk), "--listen", f"{HOST}:{self.address[1]}"]
-        if settings.get("ack_after") == "journal":
-            arguments += ["--journal", str(folder / "journal")]
-        for key, value in settings.items():
-            arguments += ["--set", f"{key}={value}"]
-        done = subprocess.run(
-            [*_BKBOX, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=self._environment,
-        )
-        if done.returncode:
-            raise BenchError(f"bkbox init: {done.stderr.strip()}")
-
-    @property
-    def pid(self) -> int:
-        """The process id of its supervisor."""
-        assert self._process is not None
-        return self._process.pid
-
-    def launch(self) -> None:
-        """Starts ``bkbox run``; returns at once."""
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*_BKBOX, "run", "--config", str(self.config)],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-                env=self._environment,
-            )
+        processes = Processes(folder, {**os.environ, **(environment or {})}, BenchError)
+        journal = folder / "journal" if settings.get("ack_after") == "journal" else None
+        super().__init__(processes, "bookie", free_port(rng, _PORTS), (folder / "disk",), journal)
+        self.address = (HOST, self.port)
+        self.disk = self.disks[0]
+        processes.run_blocking(*self.init_arguments(metadata, settings))
 
     def wait_ready(self) -> None:
         """Waits until the bookie is ready. Raises BenchError if it ends instead."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline().startswith(b"ready "):
-            text = self.log.read_text(errors="replace")[-_LOG_BYTES:]
-            raise BenchError(f"the bookie did not start:\n{text}")
+        wait_until(lambda: self.is_ready_or_ended, _READY_S, _POLL_S)
+        if not self.is_ready:
+            raise BenchError(f"the bookie did not start:\n{self.log_from(0)[-_LOG_BYTES:]}")
 
     def stop(self) -> None:
         """Stops the bookie in order, or by SIGKILL if that takes too long."""
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return
-        assert process.stdout is not None
-        with process.stdout:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()  # its children die with it
-                process.wait()
+        process, self._process = self._process, None
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()  # its children die with it
+            process.wait()
 
 
 @contextmanager
@@ -128,22 +88,6 @@ def running(bookie: Bookie) -> Iterator[Bookie]:
         yield bookie
     finally:
         bookie.stop()
-
-
-def _die_with_parent() -> None:
-    """Called in a new process before exec; costs the start no time, as a wrapper program would."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _free_port(rng: random.Random) -> int:
-    while True:
-        port = rng.choice(_PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        return port
 
 
 def _filesystem(folder: Path) -> str:

@@ -11,7 +11,6 @@ import time
 
 from bkbox.base.ids import LedgerId
 from bkbox.client import Client
-from bkbox.demo.cluster import until
 from bkbox.demo.state import Scene, Told, ask, must
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import LedgerState
@@ -23,14 +22,14 @@ _POLL_S = 0.05
 
 async def fence(scene: Scene) -> Told:
     """Sends SIGSTOP to the writer, recovers, sends SIGCONT, and checks that the writer fails."""
-    show, stage = scene.show, scene.stage
-    log = stage.root / "writer.log"
-    with log.open("wb") as said, (stage.root / "writer.out").open("wb") as out:
+    show, cluster = scene.show, scene.cluster
+    log = cluster.root / "writer.log"
+    with log.open("wb") as said, (cluster.root / "writer.out").open("wb") as out:
         arguments = [
             "ledger",
             "write",
             "--metadata",
-            stage.metadata,
+            cluster.metadata,
             "-e",
             "3",
             "-w",
@@ -38,9 +37,9 @@ async def fence(scene: Scene) -> Told:
             "-a",
             "2",
         ]
-        writer = stage.spawn(*arguments, stdin=subprocess.PIPE, stdout=out, stderr=said)
+        writer = cluster.spawn(*arguments, stdin=subprocess.PIPE, stdout=out, stderr=said)
     assert writer.stdin is not None
-    await until(lambda: b"writing ledger" in log.read_bytes(), "the first writer", _WAIT_S)
+    await cluster.until(lambda: b"writing ledger" in log.read_bytes(), "the first writer", _WAIT_S)
     found = re.search(r"writing ledger (\d+)", log.read_text())
     assert found is not None
     ledger = LedgerId(int(found[1]))
@@ -55,7 +54,9 @@ async def fence(scene: Scene) -> Told:
         )
         os.kill(writer.pid, signal.SIGSTOP)
         show.quote(f"$ bkbox ledger recover {ledger}")
-        recovered = await stage.run("ledger", "recover", str(ledger), "--metadata", stage.metadata)
+        recovered = await cluster.run(
+            "ledger", "recover", str(ledger), "--metadata", cluster.metadata
+        )
         for line in recovered.splitlines():
             if line.startswith(("state ", "last_entry ", "length ")):
                 show.quote(line)
@@ -68,7 +69,7 @@ async def fence(scene: Scene) -> Told:
         os.kill(writer.pid, signal.SIGCONT)
         writer.stdin.write(b"one line too many\n")
         writer.stdin.flush()
-        await until(lambda: writer.poll() is not None, "the first writer to fail", _WAIT_S)
+        await cluster.until(lambda: writer.poll() is not None, "the first writer to fail", _WAIT_S)
         answer = [line for line in log.read_text().splitlines() if line.startswith("error:")]
         show.quote("\n".join(answer))
         must(
@@ -89,7 +90,7 @@ async def fence(scene: Scene) -> Told:
 async def _written(scene: Scene, client: Client, ledger: LedgerId, entry: int) -> None:
     """Waits until every bookie has the entry, and so all before it."""
     deadline = time.monotonic() + _WAIT_S
-    for bookie in scene.stage.bookies:
+    for bookie in scene.cluster.bookies:
         while (await ask(client, bookie.id, ledger, [entry]))[0].answer is not Code.EOK:
             must(
                 time.monotonic() < deadline, f"{bookie.name} does not get the first writer's lines"

@@ -51,7 +51,7 @@ async def kill(scene: Scene) -> Told:
     """Step 2: kills bookie 1, writes on, restarts it."""
     show, source, writing = scene.show, scene.source, scene.writing
     assert writing is not None
-    bookie = scene.stage.bookies[0]
+    bookie = scene.cluster.bookies[0]
     before, length_before = writing.acknowledged, writing.writer.length
     sample = scene.sample(range(before), _SAMPLE_ENTRIES)
     held = await ask(writing.client, bookie.id, scene.ledger, sample)
@@ -77,7 +77,7 @@ async def kill(scene: Scene) -> Told:
             disk.crash_class == "process crash",
             f"{disk.path} calls this a {disk.crash_class}: {disk.reason}",
         )
-        show.quote(f"{scene.stage.short(disk.path)}: {disk.crash_class}: {disk.reason}")
+        show.quote(f"{scene.cluster.short(disk.path)}: {disk.crash_class}: {disk.reason}")
     async with scene.client() as client:  # a new one: the writer's avoids a failed bookie
         now = await ask(client, bookie.id, scene.ledger, sample)
     lost = [

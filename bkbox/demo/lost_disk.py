@@ -32,8 +32,8 @@ _NEGATIVE = (Code.ENOENTRY, Code.ENOLEDGER)
 
 async def lose(scene: Scene) -> Told:
     """Empties a disk, checks that the start is refused, repairs the cookie, starts, watches the repair."""
-    show, stage = scene.show, scene.stage
-    bookie = stage.bookies[1]
+    show, cluster = scene.show, scene.cluster
+    bookie = cluster.bookies[1]
     disk = max((await bookie.status()).disks, key=lambda disk: disk.ledgers)
     must(disk.ledgers > 0, f"no disk of {bookie.name} holds the ledger")
     await bookie.stop()
@@ -41,14 +41,16 @@ async def lose(scene: Scene) -> Told:
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     for item in path.iterdir():
         shutil.rmtree(item) if item.is_dir() else item.unlink()
-    name = stage.short(disk.path)
+    name = cluster.short(disk.path)
     show.say(
         f"{bookie.name} is stopped, and its disk {name}, on which it has the ledger, is emptied: "
         f"{amount(size)} are gone. Does it start?"
     )
     await _refuses(scene, bookie)
     show.quote(f"$ bkbox cookie repair --yes --config {bookie.config}")
-    show.quote(stage.short(await stage.run("cookie", "repair", "--yes", "--config", bookie.config)))
+    show.quote(
+        cluster.short(await cluster.run("cookie", "repair", "--yes", "--config", bookie.config))
+    )
 
     entries_size = scene.source.size + scene.acknowledged * HEADER_BYTES
     await bookie.start(jobs_network_bytes_per_second=max(1, entries_size // _REPAIR_S))
@@ -66,7 +68,7 @@ async def _refuses(scene: Scene, bookie: Bookie) -> None:
         f"{bookie.name} ended with {status}, and does not say what to do: {text}",
     )
     scene.show.quote(f"$ bkbox run --config {bookie.config}")
-    scene.show.quote(scene.stage.short("\n".join(said)))
+    scene.show.quote(scene.cluster.short("\n".join(said)))
     scene.show.proved(
         "it refuses, names what differs, and names the one command to run: an empty disk must not pass "
         "for one that never had anything on it"

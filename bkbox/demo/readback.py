@@ -17,8 +17,8 @@ _SAMPLE_ENTRIES = 100
 
 async def read_back(scene: Scene) -> Told:
     """Stops bookie 3, reads, and compares the SHA-256 of each file."""
-    show, stage = scene.show, scene.stage
-    first, second, third = stage.bookies
+    show, cluster = scene.show, scene.cluster
+    first, second, third = cluster.bookies
     await third.stop()
     show.say(
         f"{third.name}, the only one to which nothing has happened, is stopped. What is read now comes from "
@@ -42,7 +42,7 @@ async def read_back(scene: Scene) -> Told:
 
 
 async def _only_on_the_repaired_disk(scene: Scene, client: Client) -> None:
-    first, second, _ = scene.stage.bookies
+    first, second, _ = scene.cluster.bookies
     sample = scene.sample(scene.missed, _SAMPLE_ENTRIES)
     absent = [said.answer for said in await ask(client, first.id, scene.ledger, sample)]
     there = [said.answer for said in await ask(client, second.id, scene.ledger, sample)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client, connect
-from bkbox.demo.cluster import Stage
+from bkbox.demo.cluster import Cluster
 from bkbox.demo.output import Show
 from bkbox.demo.source import Source, Stored
 from bkbox.demo.writing import Writing
@@ -25,7 +25,7 @@ _ASKED_AT_ONCE = 64
 class Scene:
     """The cluster, the output and the ledger of the demo."""
 
-    stage: Stage
+    cluster: Cluster
     show: Show
     source: Source
     rng: random.Random
@@ -49,7 +49,7 @@ class Scene:
 
     def client(self) -> AbstractAsyncContextManager[Client]:
         """A client of the three bookies."""
-        return connect(self.stage.metadata, rng=self.rng)
+        return connect(self.cluster.metadata, rng=self.rng)
 
     def sample(self, entries: range, size: int) -> list[int]:
         """At most this many of these entries, ascending."""

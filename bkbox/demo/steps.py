@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from bkbox.demo import fenced, killed, lost_disk, readback
-from bkbox.demo.cluster import Stage
+from bkbox.demo.cluster import Cluster
 from bkbox.demo.output import Show, amount
 from bkbox.demo.source import Source
 from bkbox.demo.state import Scene, Told
@@ -39,17 +39,17 @@ STEPS = (
 )
 
 
-async def tell(stage: Stage, show: Show, source: Source, rng: random.Random) -> None:
+async def tell(cluster: Cluster, show: Show, source: Source, rng: random.Random) -> None:
     """Runs all steps. If a step fails, prints which, and the error is raised on."""
     rows: list[tuple[str, ...]] = []
     count = len(STEPS) + 1
     began = time.monotonic()
     doing = "the start of the bookies"
     try:
-        _must_have_room(stage, source)
-        await _start_bookies(stage, show)
+        _must_have_room(cluster, source)
+        await _start_bookies(cluster, show)
         async with AsyncExitStack() as stack:
-            scene = Scene(stage, show, source, rng, stack)
+            scene = Scene(cluster, show, source, rng, stack)
             for number, step in enumerate(STEPS, 1):
                 doing = f"step {number}, {step.title}"
                 show.heading(f"Step {number} of {count}: {step.title}")
@@ -67,23 +67,23 @@ async def tell(stage: Stage, show: Show, source: Source, rng: random.Random) -> 
     show.proved(f"all of it in {time.monotonic() - began:.1f} s, and nothing acknowledged was lost")
 
 
-def _must_have_room(stage: Stage, source: Source) -> None:
+def _must_have_room(cluster: Cluster, source: Source) -> None:
     needed = source.size * _COPIES + _ROOM_BYTES
-    free = shutil.disk_usage(stage.root).free
+    free = shutil.disk_usage(cluster.root).free
     if free < needed:
         raise CallerError(
-            f"the demo needs about {amount(needed)} in {stage.root}, and {amount(free)} are free: choose "
+            f"the demo needs about {amount(needed)} in {cluster.root}, and {amount(free)} are free: choose "
             f"another folder with --keep or the environment variable TMPDIR"
         )
 
 
-async def _start_bookies(stage: Stage, show: Show) -> None:
+async def _start_bookies(cluster: Cluster, show: Show) -> None:
     show.say(
         "Three bookies (storage servers of Apache BookKeeper) start on this machine, each with two disks "
         "(folders here) and five processes: a supervisor, a front-end, a worker per disk, a repair "
-        f"worker. They share one metadata file. Everything lies in {stage.root}."
+        f"worker. They share one metadata file. Everything lies in {cluster.root}."
     )
-    bookies = [stage.add_bookie() for _ in range(3)]
+    bookies = [cluster.add_bookie() for _ in range(3)]
     # With the real figures bookies would refuse entries on a machine whose disk is nearly full.
     await asyncio.gather(
         *(

@@ -1,14 +1,12 @@
 """The start of a child process: it is bound to its parent's life, ignores the terminal and has one control channel.
 
 The supervisor starts children with a fresh interpreter (never fork: LevelDB, threads and locks do not survive it) and
-passes one end of a socket pair. A child dies with its parent by PR_SET_PDEATHSIG; it compares the parent's pid
-afterwards, because the parent may have died before the signal was set. SIGTERM and SIGINT are ignored: a service
+passes one end of a socket pair. A child dies with its parent. SIGTERM and SIGINT are ignored: a service
 manager or a terminal sends them to the whole group, and only the supervisor knows the order in which to stop.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
@@ -16,10 +14,8 @@ import socket
 import sys
 from typing import NamedTuple
 
+from bkbox.base.host.prctl import die_with_parent, forbid_new_privileges
 from bkbox.base.limits import GC_THRESHOLDS
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NO_NEW_PRIVS = 38
 
 
 class Begun(NamedTuple):
@@ -45,14 +41,8 @@ def begin(role: str) -> Begun:
         raise SystemExit(2) from None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    # No program that it executes may gain privileges.
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
-    if os.getppid() != int(parent):
-        raise SystemExit("the supervisor was gone before this process began")
+    die_with_parent(int(parent), "the supervisor")
+    forbid_new_privileges()
     # Objects made so far stay alive, and few later ones form cycles: frequent collections would only delay requests.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -1,41 +1,35 @@
 """The bookies of a run: their files, their processes, the network in front of each, and their metadata store.
 
-Everything is done with an operator's commands, on the demo's cluster (demo/cluster.py), which ensures that no process
-outlives the run. The first disk of each bookie is a tmpfs of its own (tmpfs.py) where that is possible. Writes that do
-not fit fail: no space is reserved.
+Everything is done with an operator's commands (bkbox/launcher), and no process outlives the run. The first disk of each
+bookie is a tmpfs of its own (tmpfs.py) where that is possible. Writes that do not fit fail: no space is reserved.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import random
 import shutil
 import signal
-import socket
-import subprocess
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId
 from bkbox.base.values import frozen_struct
-from bkbox.demo.cluster import HOST, Stage
-from bkbox.errors import (
-    BookieNotRunningError,
-    ChaosError,
-    DemoFailedError,
-    PeerError,
-)
+from bkbox.errors import BookieNotRunningError, ChaosError, PeerError
+from bkbox.launcher.bookie import LocalBookie
+from bkbox.launcher.cluster import LocalCluster
+from bkbox.launcher.ports import HOST, free_port
+from bkbox.launcher.processes import Processes
+from bkbox.launcher.waiting import until
 from proof.chaos.processes import ProcessHandle, ProcessRef, children
 from proof.chaos.proxy import Proxy
-from proof.chaos.tmpfs import Room
+from proof.chaos.tmpfs import Tmpfs
 
 ADVERTISED = "127.0.0.2"
 """Every address of 127.0.0.0/8 is this host's own."""
@@ -46,7 +40,6 @@ _PORTS = range(11_000, 15_000)
 _READY_S = 60.0
 _STOP_S = 90.0
 _GONE_S = 30.0
-_POLL_S = 0.02
 _STATUS_S = 1.5
 _LOG_LINES = 12
 
@@ -80,96 +73,76 @@ class Start:
     text: str
 
 
-class Bookie:
-    """One bookie."""
+class Bookie(LocalBookie):
+    """One bookie of the run. Raises ChaosError."""
 
     def __init__(
-        self, stage: Stage, number: int, port: int, plan: Plan, *, with_room: bool
+        self, processes: Processes, number: int, port: int, plan: Plan, *, with_tmpfs: bool
     ) -> None:
+        folder = processes.root / f"bookie{number}"
+        folder.mkdir()
+        self.tmpfs: Tmpfs | None = None
+        if with_tmpfs:
+            (folder / "room").mkdir()
+            self.tmpfs = Tmpfs(folder / "room")
+            self.tmpfs.open()
+        first = folder if self.tmpfs is None else self.tmpfs.path
+        super().__init__(
+            processes,
+            f"bookie{number}",
+            port,
+            [(first if index == 0 else folder) / f"disk{index + 1}" for index in range(plan.disks)],
+            folder / "journal" if plan.ack_after == "journal" else None,
+        )
         self.name = f"bookie {number}"
         self.id = BookieId(f"{ADVERTISED}:{port}")
-        self.config = f"bookie{number}.toml"
         self.proxy = Proxy((ADVERTISED, port), (HOST, port))
-        self.log = stage.root / f"bookie{number}.log"
-        folder = stage.root / f"bookie{number}"
-        folder.mkdir()
-        self.room: Room | None = None
-        if with_room:
-            (folder / "room").mkdir()
-            self.room = Room(folder / "room")
-            self.room.open()
-        self.disks = [
-            (self.room.path if self.room is not None and index == 0 else folder)
-            / f"disk{index + 1}"
-            for index in range(plan.disks)
-        ]
         self.wanted = False
         """True if the bookie has to be up: no fault is stopping it."""
-        self._stage = stage
-        self._plan = plan
+        self._ack_after = plan.ack_after
         self._folder = folder
-        self._port = port
-        self._out = stage.root / f"bookie{number}.out"
-        self._process: subprocess.Popen[bytes] | None = None
 
     # ---- commands -------------------------------------------------------------------------------
 
-    async def init(self) -> None:
+    async def init(self, metadata: str) -> None:
         """Runs ``bkbox init``. Raises ChaosError."""
-        arguments = ["init", "--config", self.config, "--metadata", self._stage.metadata]
-        arguments += ["--listen", f"{HOST}:{self._port}"]
-        for disk in self.disks:
-            arguments += ["--disk", str(disk)]
         run_dir = self._folder / "run"
         run_dir.mkdir()
-        if self._plan.ack_after == "journal":
-            arguments += ["--journal", str(self._folder / "journal")]
         settings = {
             "advertised_host": ADVERTISED,
             "run_dir": run_dir,
-            "ack_after": self._plan.ack_after,
+            "ack_after": self._ack_after,
         }
-        for key, setting in (settings | SETTINGS).items():
-            arguments += ["--set", f"{key}={setting}"]
-        await self._command(*arguments)
+        await self._processes.run(*self.init_arguments(metadata, settings | SETTINGS))
 
     async def repair_cookie(self) -> None:
         """Runs ``bkbox cookie repair --yes``. Raises ChaosError."""
-        await self._command("cookie", "repair", "--yes", "--config", self.config)
+        await self._processes.run("cookie", "repair", "--yes", "--config", self.config)
 
     async def start(self, settings: dict[str, str] | None = None) -> Start:
         """Starts ``bkbox run``, and waits until it is ready, has ended, or times out."""
         began = time.monotonic()
-        said_before = self.log.stat().st_size if self.log.exists() else 0
-        with self._out.open("wb") as out, self.log.open("ab") as log:
-            self._process = process = self._stage.spawn(
-                "run", "--config", self.config, stdout=out, stderr=log, settings=settings or {}
-            )
-        ready = f"ready {HOST}:{self._port}"
-        deadline = began + _READY_S
-        while process.poll() is None and time.monotonic() < deadline:
-            if ready in self._out.read_text():
-                self.wanted = True
-                return Start(True, None, time.monotonic() - began, "")
-            await asyncio.sleep(_POLL_S)
-        with self.log.open("rb") as log:
-            log.seek(said_before)
-            text = log.read().decode(errors="replace").strip()
-        tail = "\n".join(text.splitlines()[-_LOG_LINES:])
-        return Start(False, process.poll(), time.monotonic() - began, tail)
+        position = self.log_size
+        self.launch(settings)
+        await until(lambda: self.is_ready_or_ended, _READY_S)
+        seconds = time.monotonic() - began
+        if self.exit_status is None and self.is_ready:
+            self.wanted = True
+            return Start(True, None, seconds, "")
+        tail = "\n".join(self.log_from(position).splitlines()[-_LOG_LINES:])
+        return Start(False, self.exit_status, seconds, tail)
 
     async def stop(self) -> int | None:
         """Sends SIGTERM, and waits for the ordered end; returns the exit status, None after a time-out (then it is
         killed)."""
         self.wanted = False
-        process = self._process
-        assert process is not None
+        process = self.process
         if process.poll() is None:
             with ExitStack() as stack:
                 for each in self._hold_all(stack):
                     each.send(signal.SIGCONT)
                 process.send_signal(signal.SIGTERM)
-                if not await _until(lambda: process.poll() is not None, _STOP_S):
+                if not await until(lambda: process.poll() is not None, _STOP_S):
                     await self.kill()
                     return None
         return process.returncode
@@ -200,17 +173,6 @@ class Bookie:
         return None
 
     # ---- processes ------------------------------------------------------------------------------
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the supervisor, if it runs."""
-        if self._process is None or self._process.poll() is not None:
-            return None
-        return self._process.pid
-
-    @property
-    def exit_status(self) -> int | None:
-        return None if self._process is None else self._process.poll()
 
     def children(self, role: str) -> list[ProcessRef]:
         """The children of a role, in the order of the disks."""
@@ -243,13 +205,12 @@ class Bookie:
         return held
 
     async def _gone(self, held: list[ProcessHandle]) -> None:
-        process = self._process
-        assert process is not None
+        process = self.process
 
         def all_gone() -> bool:
             return process.poll() is not None and all(each.has_ended for each in held)
 
-        if not await _until(all_gone, _GONE_S):
+        if not await until(all_gone, _GONE_S):
             alive = [str(each.pid) for each in held if not each.has_ended]
             raise ChaosError(f"processes of {self.name} do not die: {', '.join(alive)}")
 
@@ -265,42 +226,32 @@ class Bookie:
         self.disks[index].mkdir()
         shutil.rmtree(self.disks[index].with_name(f"{self.disks[index].name}.lost"))
 
-    def leave_room(self, *, keep: bool) -> None:
+    def unmount(self, *, keep: bool) -> None:
         """Unmounts the tmpfs; with ``keep`` its content is copied to the disk."""
-        if self.room is None:
+        if self.tmpfs is None:
             return
-        copy = self.room.path.with_name("room.kept")
+        copy = self.tmpfs.path.with_name("room.kept")
         if keep:
-            shutil.copytree(self.room.path, copy, ignore=shutil.ignore_patterns("*.sock"))
-        self.room.close()
-        self.room.path.rmdir()
+            shutil.copytree(self.tmpfs.path, copy, ignore=shutil.ignore_patterns("*.sock"))
+        self.tmpfs.close()
+        self.tmpfs.path.rmdir()
         if keep:
-            copy.rename(self.room.path)
-
-    async def _command(self, *arguments: str) -> None:
-        try:
-            await self._stage.run(*arguments)
-        except DemoFailedError as error:
-            raise ChaosError(str(error)) from error
+            copy.rename(self.tmpfs.path)
 
 
-class Cluster:
-    """All bookies, in a folder that has to be empty or new. ``with_rooms``: True if mounting is possible."""
+class Cluster(LocalCluster):
+    """All bookies, in a folder that has to be empty or new. ``with_tmpfs``: True if mounting is possible."""
 
     def __init__(
-        self, folder: Path, plan: Plan, rng: random.Random, keep: Keep, *, with_rooms: bool
+        self, folder: Path, plan: Plan, rng: random.Random, keep: Keep, *, with_tmpfs: bool
     ) -> None:
+        super().__init__("chaos", folder, ChaosError)
         self.plan = plan
         self.bookies: list[Bookie] = []
-        self.with_rooms = with_rooms
+        self.with_tmpfs = with_tmpfs
         self.keep = keep
         """What is kept at the end: the whole folder, history and logs, or nothing."""
-        self._stage = Stage(folder, rng)
         self._rng = rng
-
-    def __enter__(self) -> Self:
-        self._stage.__enter__()
-        return self
 
     def __exit__(
         self,
@@ -308,9 +259,9 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stage.__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)
         for bookie in self.bookies:
-            bookie.leave_room(keep=self.keep == "all")
+            bookie.unmount(keep=self.keep == "all")
         if self.keep == "nothing":
             shutil.rmtree(self.root)
         elif self.keep == "history":
@@ -321,27 +272,16 @@ class Cluster:
                     item.unlink()
 
     @property
-    def root(self) -> Path:
-        return self._stage.root
-
-    @property
-    def metadata(self) -> str:
-        """URI of the metadata store."""
-        return self._stage.metadata
-
-    @property
     def metadata_file(self) -> Path:
         return Path(self.metadata.partition(":")[2])
 
     async def make(self) -> None:
         """Initialises the bookies and opens their networks. Raises ChaosError."""
         for number in range(1, self.plan.bookies + 1):
-            bookie = Bookie(
-                self._stage, number, self._free_port(), self.plan, with_room=self.with_rooms
-            )
+            bookie = Bookie(self, number, self._free_port(), self.plan, with_tmpfs=self.with_tmpfs)
             self.bookies.append(bookie)
             await bookie.proxy.start()
-        await asyncio.gather(*(bookie.init() for bookie in self.bookies))
+        await asyncio.gather(*(bookie.init(self.metadata) for bookie in self.bookies))
 
     async def close(self) -> None:
         """Closes the networks."""
@@ -350,26 +290,10 @@ class Cluster:
 
     def _free_port(self) -> int:
         """A port that is free on both addresses."""
-        while True:
-            port = self._rng.choice(_PORTS)
-            with socket.socket() as one, socket.socket() as other:
-                try:
-                    one.bind((HOST, port))
-                    other.bind((ADVERTISED, port))
-                except OSError as error:
-                    if error.errno == errno.EADDRNOTAVAIL:
-                        raise ChaosError(f"{ADVERTISED} is no address of this host") from error
-                    continue
-            return port
-
-
-async def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(_POLL_S)
-    return True
+        try:
+            return free_port(self._rng, _PORTS, hosts=(HOST, ADVERTISED))
+        except OSError as error:
+            raise ChaosError(f"{ADVERTISED} is no address of this host") from error
 
 
 def free_bytes(folder: Path) -> int:

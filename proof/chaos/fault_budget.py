@@ -21,7 +21,7 @@ ACK_QUORUM = 2
 """Minimum ack quorum of all ledgers."""
 
 
-class Bounds:
+class FaultBudget:
     """The active faults, by the names of bookies; "" stands for the metadata store."""
 
     def __init__(self) -> None:

@@ -17,8 +17,8 @@ from functools import partial
 from bkbox.errors import ChaosError
 from proof.chaos import metadata
 from proof.chaos.cluster import Bookie, Cluster
-from proof.chaos.fault_budget import Bounds
-from proof.chaos.health_poller import Watch
+from proof.chaos.fault_budget import FaultBudget
+from proof.chaos.health_poller import HealthPoller
 from proof.chaos.history import History, Outcome
 from proof.chaos.processes import ProcessHandle
 from proof.chaos.proxy import State
@@ -39,12 +39,17 @@ class Faults:
     """Executes a schedule on a cluster."""
 
     def __init__(
-        self, cluster: Cluster, history: History, bounds: Bounds, watch: Watch, stop: asyncio.Event
+        self,
+        cluster: Cluster,
+        history: History,
+        budget: FaultBudget,
+        poller: HealthPoller,
+        stop: asyncio.Event,
     ) -> None:
         self._cluster = cluster
         self._history = history
-        self._bounds = bounds
-        self._watch = watch
+        self._budget = budget
+        self._poller = poller
         self._stop = stop
         self.last = ""
         """The last fault, for progress output."""
@@ -93,15 +98,15 @@ class Faults:
 
     async def _on(self, bookie: Bookie, planned: Planned) -> None:
         fault = planned.fault
-        objection = self._bounds.objection(fault, bookie.name)
+        objection = self._budget.objection(fault, bookie.name)
         if not objection and bookie.pid is None:
             objection = "it is down"
         if objection:
             self._history.note("skipped", fault=fault.name, bookie=bookie.name, why=objection)
             return
-        with self._bounds.under_way(bookie.name, restarts=fault.restarts, pauses=fault.pauses):
+        with self._budget.under_way(bookie.name, restarts=fault.restarts, pauses=fault.pauses):
             if fault.loses:
-                self._bounds.without_data.add(bookie.name)
+                self._budget.without_data.add(bookie.name)
             self.last = f"{fault.name} {bookie.name}"
             what = {"fault": fault.name, "bookie": bookie.name, "lasts_s": planned.lasts_s}
             begun = self._history.begin("fault", **what)
@@ -211,11 +216,11 @@ class Faults:
 
     async def _on_metadata(self, planned: Planned) -> None:
         fault = planned.fault
-        objection = self._bounds.objection(fault, "")
+        objection = self._budget.objection(fault, "")
         if objection:
             self._history.note("skipped", fault=fault.name, bookie="", why=objection)
             return
-        with self._bounds.under_way(""):
+        with self._budget.under_way(""):
             self.last = fault.name
             begun = self._history.begin("fault", fault=fault.name, lasts_s=planned.lasts_s)
             if fault.name == "metadata-away":
@@ -244,12 +249,12 @@ class Faults:
 
     async def _fill_disk(self, bookie: Bookie, planned: Planned) -> None:
         """A write that failed may have to be followed by a start, as after a crash of the host."""
-        assert bookie.room is not None
-        bookie.room.squeeze(random.Random(planned.seed).randrange(_SQUEEZED_BYTES))  # noqa: S311
+        assert bookie.tmpfs is not None
+        bookie.tmpfs.squeeze(random.Random(planned.seed).randrange(_SQUEEZED_BYTES))  # noqa: S311
         try:
             await self._for(planned.lasts_s)
         finally:
-            bookie.room.widen()
+            bookie.tmpfs.widen()
 
     async def _lose_disks(self, bookie: Bookie, planned: Planned) -> None:
         """As in the manual: stop, an empty folder, ``cookie repair``, start."""
@@ -326,7 +331,7 @@ class Faults:
         data."""
         while not self._stop.is_set():
             if await self.becomes_whole(bookie, _WHOLE_S):
-                self._bounds.without_data.discard(bookie.name)
+                self._budget.without_data.discard(bookie.name)
                 return
 
     async def becomes_whole(self, bookie: Bookie, timeout_s: float) -> bool:
@@ -335,14 +340,14 @@ class Faults:
         deadline = time.monotonic() + timeout_s
         looks = 0
         while time.monotonic() < deadline:
-            if not self._bounds.is_sure(bookie.name):
+            if not self._budget.is_sure(bookie.name):
                 looks = 0
-            elif self._watch.has_failed_disk(bookie):
-                with self._bounds.under_way(bookie.name, restarts=True):
+            elif self._poller.has_failed_disk(bookie):
+                with self._budget.under_way(bookie.name, restarts=True):
                     await self.stop_in_order(bookie)
                     await self.bring_up(bookie)
             else:
-                looks = looks + 1 if await self._watch.look(bookie) else 0
+                looks = looks + 1 if await self._poller.look(bookie) else 0
             if looks == _LOOKS:
                 return True
             await asyncio.sleep(_LOOK_PAUSE_S)

@@ -13,7 +13,7 @@ _EVERY_S = 1.0
 _LOG_LINES = 12
 
 
-class Watch:
+class HealthPoller:
     """Polls the bookies (see the module). ``bring_back`` starts a bookie that ended."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:

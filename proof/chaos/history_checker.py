@@ -73,9 +73,9 @@ class Verdict:
     limbo_cleared: int = 0
 
 
-def judge(lines: Iterable[Line]) -> Verdict:
+def check_history(lines: Iterable[Line]) -> Verdict:
     """Checks a history, its lines in the order of time. Raises CallerError for a file that is no history."""
-    judging = _Judging()
+    judging = _Checker()
     for line in lines:
         try:
             judging.take(line)
@@ -84,7 +84,7 @@ def judge(lines: Iterable[Line]) -> Verdict:
     return judging.verdict
 
 
-class _Judging:
+class _Checker:
     def __init__(self) -> None:
         self.verdict = Verdict()
         self._checks = all_checks()

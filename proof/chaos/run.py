@@ -18,10 +18,10 @@ from bkbox.base.values import frozen_struct
 from bkbox.client import connect
 from bkbox.errors import ChaosError
 from proof.chaos.cluster import Bookie, Cluster
-from proof.chaos.fault_budget import Bounds
+from proof.chaos.fault_budget import FaultBudget
 from proof.chaos.faults import Faults
 from proof.chaos.final_verification import read_all
-from proof.chaos.health_poller import Watch
+from proof.chaos.health_poller import HealthPoller
 from proof.chaos.history import History
 from proof.chaos.load import Load
 from proof.chaos.metadata import Changes
@@ -83,9 +83,9 @@ class _Run:
         self._history = history
         self._tell = tell
         self._stop = asyncio.Event()
-        self._bounds = Bounds()
-        self._watch = Watch(cluster, history)
-        self._faults = Faults(cluster, history, self._bounds, self._watch, self._stop)
+        self._budget = FaultBudget()
+        self._poller = HealthPoller(cluster, history)
+        self._faults = Faults(cluster, history, self._budget, self._poller, self._stop)
         self._changes: Changes | None = None
         self._progress = Progress()
         self._began = time.monotonic()
@@ -95,7 +95,7 @@ class _Run:
         while True:
             self._progress.seconds = time.monotonic() - self._began
             self._progress.last_fault = self._faults.last
-            self._progress.limbo = self._watch.limbo
+            self._progress.limbo = self._poller.limbo
             self._tell(self._progress, self._history)
             if self._changes is not None:
                 await self._changes.collect()
@@ -116,7 +116,7 @@ class _Run:
         if not all(up):
             raise ChaosError(f"not all bookies start: see the logs in {cluster.root}")
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._watch.go_on(self._bring_back))
+            watching = group.create_task(self._poller.go_on(self._bring_back))
             is_well = await self._hurt(group)
             await self._read_all()
             down = [bookie.name for bookie in cluster.bookies if bookie.pid is None]
@@ -125,7 +125,7 @@ class _Run:
         await asyncio.gather(*(self._faults.stop_in_order(each) for each in cluster.bookies))
         await self._changes.collect()
         deaths = [[bookie.name, line] for bookie in cluster.bookies for line in _deaths(bookie)]
-        limbo = 0 if is_well else self._watch.limbo
+        limbo = 0 if is_well else self._poller.limbo
         history.note("finished", well=is_well, down=down, limbo=limbo, deaths=deaths)
 
     async def _hurt(self, group: asyncio.TaskGroup) -> bool:
@@ -155,8 +155,8 @@ class _Run:
         return await self._faults.becomes_whole(bookie, _HEAL_S)
 
     async def _bring_back(self, bookie: Bookie) -> None:
-        if not self._bounds.is_restarting(bookie.name):
-            with self._bounds.under_way(bookie.name, restarts=True):
+        if not self._budget.is_restarting(bookie.name):
+            with self._budget.under_way(bookie.name, restarts=True):
                 await self._faults.bring_up(bookie)
 
     async def _read_all(self) -> None:

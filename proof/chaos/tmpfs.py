@@ -21,7 +21,7 @@ _CLONE_NEWUSER = 0x10000000
 _MS_REMOUNT = 0x20
 _MS_REC_PRIVATE = 0x4000 | (1 << 18)
 
-ROOM_BYTES = 2 << 30
+BYTES = 2 << 30
 """Size of a file system that is not full: memory is allocated only for what is written."""
 
 _MNT_DETACH = 2
@@ -52,7 +52,7 @@ def own_namespace() -> str | None:
     return None
 
 
-class Room:
+class Tmpfs:
     """One file system at ``path``, an existing folder."""
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +61,7 @@ class Room:
 
     def open(self) -> None:
         """Mounts it. Raises ChaosError."""
-        self._mount(0, ROOM_BYTES)
+        self._mount(0, BYTES)
 
     def squeeze(self, free_bytes: int) -> None:
         """Shrinks it to leave this much free space. Raises ChaosError."""
@@ -80,7 +80,7 @@ class Room:
 
     def widen(self) -> None:
         """Restores its original size."""
-        self._mount(_MS_REMOUNT, ROOM_BYTES)
+        self._mount(_MS_REMOUNT, BYTES)
 
     def close(self) -> None:
         if self._libc.umount2(os.fsencode(self.path), _MNT_DETACH) != 0:

@@ -21,7 +21,7 @@ from bkbox.errors import ChaosError
 from proof.chaos import tmpfs
 from proof.chaos.cluster import Cluster, Keep, Plan, free_bytes
 from proof.chaos.history import History, in_order
-from proof.chaos.history_checker import Verdict, judge
+from proof.chaos.history_checker import Verdict, check_history
 from proof.chaos.run import Order, Progress, run
 from proof.chaos.schedule import BY_NAME, FAULTS, Fault
 from proof.cli.format_chaos import CheckResult, print_verdict
@@ -140,7 +140,7 @@ def chaos(
     plan = Plan(bookies, disks, ack_after)
     root = Path(tempfile.mkdtemp(prefix="bkbox-chaos-")) if folder is None else folder.absolute()
     keeps: Keep = "all" if keep else "nothing" if folder is None else "history"
-    verdict = _carry_out(root, plan, order, keeps, with_rooms=objection is None)
+    verdict = _carry_out(root, plan, order, keeps, with_tmpfs=objection is None)
     print_verdict(verdict, output)
     if keeps != "nothing" or verdict.violations:
         message(f"the history is in {root / _HISTORY}")
@@ -159,7 +159,7 @@ def check(ctx: click.Context, history: Path, output: Format) -> None:
     Example:
       bkbox chaos check chaos/history.jsonl
     """
-    verdict = judge(in_order(history))
+    verdict = check_history(in_order(history))
     print_verdict(verdict, output)
     ctx.exit(ExitCode.FAILED if verdict.violations else ExitCode.OK)
 
@@ -182,9 +182,9 @@ def _faults(names: Iterable[str], objection: str | None) -> tuple[Fault, ...]:
     return tuple(chosen)
 
 
-def _carry_out(root: Path, plan: Plan, order: Order, keep: Keep, *, with_rooms: bool) -> Verdict:
+def _carry_out(root: Path, plan: Plan, order: Order, keep: Keep, *, with_tmpfs: bool) -> Verdict:
     rng = random.Random()  # noqa: S311 - ports
-    with Cluster(root, plan, rng, keep, with_rooms=with_rooms) as cluster:
+    with Cluster(root, plan, rng, keep, with_tmpfs=with_tmpfs) as cluster:
         needed = _ROOM_BYTES + int(_ROOM_BYTES_PER_MINUTE * order.seconds / 60)
         if free_bytes(cluster.root) < needed:
             raise ChaosError(
@@ -206,7 +206,7 @@ def _carry_out(root: Path, plan: Plan, order: Order, keep: Keep, *, with_rooms: 
             history.close()
             _Line.end()
         message("judging the history")
-        verdict = judge(in_order(history.path))
+        verdict = check_history(in_order(history.path))
         if verdict.violations:
             cluster.keep = "all"
         return verdict

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import click
 
 from proof.checks.check import Violation
-from proof.sim.catches import Catch
-from proof.sim.run import Trace
-from proof.sim.schedule import Action
-from proof.sim.soak import Tally
+from proof.sim.mutations.mutation_coverage import Catch
+from proof.sim.plan.schedule import Action
+from proof.sim.run.simulation import Trace
+from proof.sim.run.soak import Tally
 
 
 @dataclass(frozen=True, slots=True)

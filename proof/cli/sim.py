@@ -21,12 +21,12 @@ from proof.cli.format_sim import (
     show_trace,
     totals,
 )
-from proof.sim import shrink as shrinking
-from proof.sim.breaks import BREAKS, BY_NAME
-from proof.sim.catches import catches
-from proof.sim.run import run
-from proof.sim.schedule import plan_of
-from proof.sim.soak import Failure, Tally, soak_for, soak_together
+from proof.sim.mutations.mutation_coverage import catches
+from proof.sim.mutations.safety_mutations import BREAKS, BY_NAME
+from proof.sim.plan.schedule import plan_of
+from proof.sim.run import shrink as shrinking
+from proof.sim.run.simulation import run
+from proof.sim.run.soak import Failure, Tally, soak_for, soak_together
 
 _SHRINK_TRIES = 150
 _SHRINK_S = 120.0

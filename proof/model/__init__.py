@@ -8,7 +8,7 @@ An ensemble is a write quorum; ordinary reads are left out.
 ``options``          the sizes, the faults, and the rules that are in force
 ``state``            the parts of a state
 ``network``          the messages that were ever sent, and their fates
-``steps``            the form in which actions return steps; errands for other bookies
+``steps``            the form in which actions return steps; deliveries for other bookies
 ``bookies``          bookies process requests
 ``crash``            bookies lose data; limbo is cleared
 ``writer``           create, send, close

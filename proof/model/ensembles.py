@@ -12,7 +12,7 @@ from itertools import combinations
 from proof.model.network import Code, Kind, Message, done, is_earliest, waiting
 from proof.model.options import Options
 from proof.model.state import ActorView, Client, Fragment, Fragments, Pending, World, members
-from proof.model.steps import Errand, Errands, Step, Task, send
+from proof.model.steps import Deliveries, Delivery, Step, Task, send
 
 
 def fragment_of(entry: int, fragments: Fragments) -> Fragment:
@@ -78,8 +78,8 @@ def acknowledged(client: Client, entry: int, bookie: int, options: Options) -> C
 
 def replace_bookies(
     world: World, client: Client, me: int, options: Options, *, recovery: bool
-) -> Iterator[tuple[Client, Errands, str]]:
-    """(client afterwards, errands, description) for each bookie of the ensemble that could be replaced.
+) -> Iterator[tuple[Client, Deliveries, str]]:
+    """(client afterwards, deliveries, description) for each bookie of the ensemble that could be replaced.
 
     The properties check that the resulting fragments are in order: a writer ensures it itself.
     """
@@ -101,7 +101,7 @@ def replace_bookies(
             for entry, bookies in enumerate(client.acks, 1)
         )
         whose = me if options.corrections.per_client else None
-        timeout = Errand(Task.WRITE_TIMEOUT_ENDS, client=whose, recovery=recovery)
+        timeout = Delivery(Task.WRITE_TIMEOUT_ENDS, client=whose, recovery=recovery)
         new = ensemble & ~current.ensemble
         words = (
             f"client {me + 1} puts bookie {new.bit_length()} in the place of bookie {bookie + 1} "
@@ -129,7 +129,7 @@ def resend(client: Client, me: int, *, recovery: bool) -> Iterator[Step]:
         new = current.ensemble & ~add.ensemble
         request = add_request(client, me, add, recovery=recovery)
         words = f"client {me + 1} sends entry {add.entry} to the bookies that are new to it"
-        yield Step(words, client=after, errands=send(new, request))
+        yield Step(words, client=after, deliveries=send(new, request))
 
 
 def _is_to_be_resent(add: Pending, client: Client) -> bool:

@@ -76,8 +76,8 @@ cdef class Exploration:
         at=Py_ssize_t,
         effects=Py_ssize_t,
         start=Py_ssize_t,
-        errands=Py_ssize_t,
-        _errand=Py_ssize_t,
+        deliveries=Py_ssize_t,
+        _delivery=Py_ssize_t,
         part=int,
         _=Py_ssize_t,
     )
@@ -97,7 +97,7 @@ cdef class Exploration:
         place=Py_ssize_t,
     )
     cdef _combine(
-        self, Py_ssize_t start, int part, unsigned long long errand, unsigned long long lower
+        self, Py_ssize_t start, int part, unsigned long long delivery, unsigned long long lower
     )
 
     @cython.locals(place=Py_ssize_t)
@@ -157,7 +157,7 @@ cdef class Exploration:
 
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _learn_outcomes(
-        self, unsigned long long errand, unsigned long long part
+        self, unsigned long long delivery, unsigned long long part
     ) except -1
 
     cdef _say(self, unsigned long long word)

@@ -5,12 +5,12 @@ the parts. ``Layout`` gives the positions. The meaning of these is left to the `
 thing, and the result is kept:
 
 - A *rule* sees a state through two masks. Its *effects* are differences to add to the two words (modulo 2**64), each
-  with *errands* for parts: (number of the part, errand). An errand turns the number of a part into others, its
-  *outcomes*; an effect leads to every combination of outcomes of its errands, none if one has none.
+  with *deliveries* for parts: (number of the part, delivery). A delivery turns the number of a part into others, its
+  *outcomes*; an effect leads to every combination of outcomes of its deliveries, none if one has none.
 - The *outline* of a slot is 8 bits that stand for its number; the *verdict* on a state is a number that depends on all
   of its outlines, world, clients, parts, from the low bits up. 0: all properties hold.
 
-Order: states as they were found, rules in their order, effects in theirs, the last errand varying fastest.
+Order: states as they were found, rules in their order, effects in theirs, the last delivery varying fastest.
 
 Folding: of states that are equal up to the names of clients, and of parts, the one with the lowest words represents
 all. ``client_orders`` and ``part_orders`` are the renamings, as the new place of each, the identity first.
@@ -42,8 +42,8 @@ class Model(Protocol):
     def effects(self, rule: int, upper: int, lower: int) -> Effects:
         """The effects of a rule that sees these words through its masks."""
 
-    def outcomes(self, errand: int, part: int) -> list[int]:
-        """The parts into which an errand can turn a part."""
+    def outcomes(self, delivery: int, part: int) -> list[int]:
+        """The parts into which a delivery can turn a part."""
 
     def outline(self, kind: int, number: int) -> int:
         """The outline of a slot of kind 0 (world), 1 (client) or 2 (part)."""
@@ -239,20 +239,20 @@ class Exploration:
                 self._to_upper[start] = (upper + self._program[at]) & _WORD
                 self._to_lower[start] = (lower + self._program[at + 1]) & _WORD
                 self._count += 1
-                errands = self._program[at + 2]
+                deliveries = self._program[at + 2]
                 at += 3
-                for _errand in range(errands):
+                for _delivery in range(deliveries):
                     part = self._program[at]
                     self._combine(start, part, self._program[at + 1], lower)
                     at += 2
 
-    def _combine(self, start: int, part: int, errand: int, lower: int) -> None:
-        """Successors from ``start`` on become all combinations of themselves with the outcomes of an errand."""
+    def _combine(self, start: int, part: int, delivery: int, lower: int) -> None:
+        """Successors from ``start`` on become all combinations of themselves with the outcomes of a delivery."""
         shift = part * self._part_bits
         before = (lower >> shift) & self._part_mask
-        at = self._outcomes.get(errand, before)
+        at = self._outcomes.get(delivery, before)
         if at == 0:
-            at = self._learn_outcomes(errand, before)
+            at = self._learn_outcomes(delivery, before)
         ways = self._program[at]
         have = self._count - start
         assert start + have * ways <= _SUCCESSORS_MAX
@@ -376,28 +376,28 @@ class Exploration:
 
     def _learn_effects(self, memo: Memo, rule: int, upper: int, lower: int) -> int:
         """Stores a rule's effects; returns their place in the program: their number, and for each the two differences,
-        the number of errands, and these."""
+        the number of deliveries, and these."""
         effects = self._model.effects(rule, upper, lower)
         at = self._program_end
         self._say(len(effects))
-        for to_upper, to_lower, errands in effects:
+        for to_upper, to_lower, deliveries in effects:
             self._say(to_upper & _WORD)
             self._say(to_lower & _WORD)
-            self._say(len(errands))
-            for part, errand in errands:
+            self._say(len(deliveries))
+            for part, delivery in deliveries:
                 self._say(part)
-                self._say(errand)
+                self._say(delivery)
         memo.put(upper, lower, at)
         return at
 
-    def _learn_outcomes(self, errand: int, part: int) -> int:
-        """Stores an errand's outcomes; returns their place in the program: their number, and these."""
-        outcomes = self._model.outcomes(errand, part)
+    def _learn_outcomes(self, delivery: int, part: int) -> int:
+        """Stores a delivery's outcomes; returns their place in the program: their number, and these."""
+        outcomes = self._model.outcomes(delivery, part)
         at = self._program_end
         self._say(len(outcomes))
         for outcome in outcomes:
             self._say(outcome)
-        self._outcomes.put(errand, part, at)
+        self._outcomes.put(delivery, part, at)
         return at
 
     def _say(self, word: int) -> None:

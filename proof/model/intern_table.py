@@ -9,7 +9,7 @@ from bkbox.errors import ModelTooLargeError
 T = TypeVar("T")
 
 
-class Table(Generic[T]):
+class InternTable(Generic[T]):
     """Values and their numbers."""
 
     __slots__ = ("_limit", "_numbers", "_values")

@@ -32,7 +32,7 @@ from proof.model.network import (
 )
 from proof.model.options import Options, Status
 from proof.model.state import ActorView, Client, Pending, Phase, Role, World, members
-from proof.model.steps import Errand, Errands, Step, Task, send, to_each
+from proof.model.steps import Deliveries, Delivery, Step, Task, send, to_each
 
 
 def moves(world: World, client: Client, me: int, options: Options) -> Iterator[Step]:
@@ -48,8 +48,8 @@ def moves(world: World, client: Client, me: int, options: Options) -> Iterator[S
     if client.phase is Phase.WRITING:
         yield from _write_back(client, me)
     if world.status is Status.RECOVERING:
-        for after, errands, words in replace_bookies(world, client, me, options, recovery=True):
-            yield Step(words, client=after, errands=errands)
+        for after, deliveries, words in replace_bookies(world, client, me, options, recovery=True):
+            yield Step(words, client=after, deliveries=deliveries)
     yield from resend(client, me, recovery=True)
     yield from _close(world, client, me, options)
 
@@ -80,7 +80,7 @@ def _start(world: World, client: Client, me: int) -> Step:
         f"client {me + 1} starts a recovery",
         world=world._replace(status=Status.RECOVERING, version=version),
         client=after,
-        errands=send(world.fragments[-1].ensemble, Message(Kind.FENCE, me)),
+        deliveries=send(world.fragments[-1].ensemble, Message(Kind.FENCE, me)),
     )
 
 
@@ -110,7 +110,9 @@ def _ask(client: Client, me: int) -> Step:
     return Step(
         f"client {me + 1} asks for entry {entry}",
         client=client._replace(phase=Phase.AWAITING),
-        errands=send(fragment_of(entry, client.fragments).ensemble, Message(Kind.READ, me, entry)),
+        deliveries=send(
+            fragment_of(entry, client.fragments).ensemble, Message(Kind.READ, me, entry)
+        ),
         asks=True,
     )
 
@@ -144,17 +146,17 @@ def _read(
         complete = sum(bookies.bit_count() for bookies in heard) + missing == options.write_quorum
         ends = list(_ends(counted, complete, words, options))
         for step in ends:
-            errands = _timeouts(ensemble, silent, bookie, whose, Task.READ_TIMEOUT_ENDS)
+            deliveries = _timeouts(ensemble, silent, bookie, whose, Task.READ_TIMEOUT_ENDS)
             after = taken
             if ensemble >> bookie & 1:
                 after = taken._replace(mail=without_read_timeouts(taken.mail, whose))
-            yield step._replace(part=after, errands=errands)
-        errands = _timeouts(ensemble, silent, bookie, whose, Task.READ_TIMEOUT)
+            yield step._replace(part=after, deliveries=deliveries)
+        deliveries = _timeouts(ensemble, silent, bookie, whose, Task.READ_TIMEOUT)
         if complete and not ends and rules.failed_reads:
             failed = counted._replace(role=Role.WITHDRAWN)
-            yield Step(f"{words} and gives up", client=failed, part=taken, errands=errands)
+            yield Step(f"{words} and gives up", client=failed, part=taken, deliveries=deliveries)
         elif not ends and (rules.early_reads or not complete):
-            yield Step(words, client=counted, part=taken, errands=errands)
+            yield Step(words, client=counted, part=taken, deliveries=deliveries)
 
 
 def _ends(client: Client, complete: bool, words: str, options: Options) -> Iterator[Step]:
@@ -185,11 +187,11 @@ def _asked_of(client: Client, answer: Message, options: Options) -> int:
     return 0
 
 
-def _timeouts(ensemble: int, silent: int, bookie: int, whose: int | None, task: Task) -> Errands:
+def _timeouts(ensemble: int, silent: int, bookie: int, whose: int | None, task: Task) -> Deliveries:
     heard = ensemble & ~silent & ~(1 << bookie)
     return (
-        *to_each(silent, Errand(task, client=whose)),
-        *to_each(heard, Errand(Task.NO_READ_TIMEOUT, client=whose)),
+        *to_each(silent, Delivery(task, client=whose)),
+        *to_each(heard, Delivery(Task.NO_READ_TIMEOUT, client=whose)),
     )
 
 
@@ -207,7 +209,7 @@ def _write_back(client: Client, me: int) -> Iterator[Step]:
     yield Step(
         f"client {me + 1} writes entry {add.entry} back",
         client=client._replace(written=client.written | 1 << add.entry),
-        errands=send(client.fragments[-1].ensemble, add_request(client, me, add, recovery=True)),
+        deliveries=send(client.fragments[-1].ensemble, add_request(client, me, add, recovery=True)),
     )
 
 

@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 from proof.model import bookies, crash, recovery, writer
 from proof.model.exploration import Layout
-from proof.model.intern_table import Table
+from proof.model.intern_table import InternTable
 from proof.model.options import Options
 from proof.model.properties import Outline, Properties
 from proof.model.state import ActorView, Client, World
-from proof.model.steps import Errand, Step, outcomes
+from proof.model.steps import Delivery, Step, outcomes
 from proof.model.symmetry import renamed_client, renamed_part
 
 Words = tuple[int, int]
@@ -61,8 +61,8 @@ class Rule(NamedTuple):
     bookie: int = 0
 
 
-Errands = list[tuple[int, int]]
-"""Pairs of a bookie and the number of an errand."""
+Deliveries = list[tuple[int, int]]
+"""Pairs of a bookie and the number of a delivery."""
 
 
 class Space:
@@ -74,11 +74,11 @@ class Space:
         self.properties = properties
         self._client_bits = (63 - _WORLD_BITS) // options.clients
         self._part_bits = 64 // options.bookies
-        self.worlds: Table[World] = Table(_WORLD_BITS)
-        self.clients: Table[Client] = Table(self._client_bits)
-        self.parts: Table[ActorView] = Table(self._part_bits)
-        self._errands: Table[Errand] = Table(32)
-        self._outlines: Table[Outline] = Table(8)
+        self.worlds: InternTable[World] = InternTable(_WORLD_BITS)
+        self.clients: InternTable[Client] = InternTable(self._client_bits)
+        self.parts: InternTable[ActorView] = InternTable(self._part_bits)
+        self._deliveries: InternTable[Delivery] = InternTable(32)
+        self._outlines: InternTable[Outline] = InternTable(8)
         self._rules = tuple(_rules(self))
         # One ensemble is picked of several: if there are several, bookies are not interchangeable.
         alike = options.write_quorum == options.bookies
@@ -138,29 +138,31 @@ class Space:
         upper, lower = state
         for rule in self._rules:
             for step in rule.steps(self.unpack(state)):
-                to_upper, to_lower, errands = self._effect(rule, step, self.unpack(state))
+                to_upper, to_lower, deliveries = self._effect(rule, step, self.unpack(state))
                 reached = [(lower + to_lower) & _WORD]
-                for bookie, errand in errands:
+                for bookie, delivery in deliveries:
                     part = self._part_at(lower, bookie)
                     reached = [
                         before + (after - part << self.part_shift(bookie))
                         for before in reached
-                        for after in self.outcomes(errand, part)
+                        for after in self.outcomes(delivery, part)
                     ]
                 for after in reached:
                     yield Successor(step.words, ((upper + to_upper) & _WORD, after))
 
     # ---- the model of an Exploration ------------------------------------------------------------
 
-    def effects(self, rule: int, upper: int, lower: int) -> list[tuple[int, int, Errands]]:
-        """The effects of a rule: differences of the two words, and errands."""
+    def effects(self, rule: int, upper: int, lower: int) -> list[tuple[int, int, Deliveries]]:
+        """The effects of a rule: differences of the two words, and deliveries."""
         actor = self._rules[rule]
         state = self.unpack((upper, lower))
         return [self._effect(actor, step, state) for step in actor.steps(state)]
 
-    def outcomes(self, errand: int, part: int) -> list[int]:
-        """The parts that an errand can lead to."""
-        found = outcomes(self._errands[errand], self.parts[part], loss=self.options.message_loss)
+    def outcomes(self, delivery: int, part: int) -> list[int]:
+        """The parts that a delivery can lead to."""
+        found = outcomes(
+            self._deliveries[delivery], self.parts[part], loss=self.options.message_loss
+        )
         return [self.parts.number(after) for after in found]
 
     def outline(self, kind: int, number: int) -> int:
@@ -217,7 +219,7 @@ class Space:
     def part_mask(self, bookie: int) -> int:
         return (1 << self._part_bits) - 1 << self.part_shift(bookie)
 
-    def _effect(self, rule: Rule, step: Step, state: State) -> tuple[int, int, Errands]:
+    def _effect(self, rule: Rule, step: Step, state: State) -> tuple[int, int, Deliveries]:
         upper = int(step.asks and not state.asked)
         lower = 0
         if step.world is not None:
@@ -229,8 +231,10 @@ class Space:
         if step.part is not None:
             change = self.parts.number(step.part) - self.parts.number(state.parts[rule.bookie])
             lower += change << self.part_shift(rule.bookie)
-        errands = [(bookie, self._errands.number(errand)) for bookie, errand in step.errands]
-        return upper, lower, errands
+        deliveries = [
+            (bookie, self._deliveries.number(delivery)) for bookie, delivery in step.deliveries
+        ]
+        return upper, lower, deliveries
 
 
 def _rules(space: Space) -> Iterator[Rule]:

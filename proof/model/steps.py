@@ -1,10 +1,10 @@
-"""The form in which actions return what happens: a ``Step`` changes what its actor sees, and gives errands to bookies'
-parts.
+"""The form in which actions return what happens: a ``Step`` changes what its actor sees, and gives deliveries to
+bookies' parts.
 
 An actor (a bookie, a crash, a client by itself, a client that takes something from a bookie) sees only its slots, and
 returns the steps that it can take. What a step needs of other bookies, or does with their
-messages, is an ``Errand`` for each of them. An errand has outcomes: none (then the step cannot be taken), or the ways
-in which that part goes on. A step with errands has as many successors as there are combinations of outcomes.
+messages, is a ``Delivery`` for each of them. A delivery has outcomes: none (then the step cannot be taken), or the ways
+in which that part goes on. A step with deliveries has as many successors as there are combinations of outcomes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proof.model.state import ActorView, Client, World, members
 
 
 class Task(Enum):
-    """Effect of an errand on a part."""
+    """Effect of a delivery on a part."""
 
     SEND = "send"
     NO_READ_TIMEOUT = "no read timeout"
@@ -34,8 +34,8 @@ class Task(Enum):
     WRITE_TIMEOUT_ENDS = "write timeout ends"
 
 
-class Errand(NamedTuple):
-    """An errand for a part. Timeouts are those of ``client``, or of all (None); a write timeout is that of adds of one
+class Delivery(NamedTuple):
+    """A delivery for a part. Timeouts are those of ``client``, or of all (None); a write timeout is that of adds of one
     kind."""
 
     task: Task
@@ -44,8 +44,8 @@ class Errand(NamedTuple):
     recovery: bool = False
 
 
-Errands = tuple[tuple[int, Errand], ...]
-"""Pairs of a bookie and the errand for its part; no bookie twice."""
+Deliveries = tuple[tuple[int, Delivery], ...]
+"""Pairs of a bookie and the delivery for its part; no bookie twice."""
 
 
 class Step(NamedTuple):
@@ -55,23 +55,23 @@ class Step(NamedTuple):
     world: World | None = None
     client: Client | None = None
     part: ActorView | None = None
-    errands: Errands = ()
+    deliveries: Deliveries = ()
     asks: bool = False
 
 
-def send(bookies: int, message: Message) -> Errands:
-    """Errands that send a message to each of these bookies."""
-    return to_each(bookies, Errand(Task.SEND, message))
+def send(bookies: int, message: Message) -> Deliveries:
+    """Deliveries that send a message to each of these bookies."""
+    return to_each(bookies, Delivery(Task.SEND, message))
 
 
-def to_each(bookies: int, errand: Errand) -> Errands:
-    """The same errand for each of these bookies."""
-    return tuple((bookie, errand) for bookie in members(bookies))
+def to_each(bookies: int, delivery: Delivery) -> Deliveries:
+    """The same delivery for each of these bookies."""
+    return tuple((bookie, delivery) for bookie in members(bookies))
 
 
-def outcomes(errand: Errand, part: ActorView, *, loss: bool) -> Iterable[ActorView]:
-    """The parts that can follow; nothing if the errand is not possible there."""
-    task, message, client, recovery = errand
+def outcomes(delivery: Delivery, part: ActorView, *, loss: bool) -> Iterable[ActorView]:
+    """The parts that can follow; nothing if the delivery is not possible there."""
+    task, message, client, recovery = delivery
     mail = part.mail
     match task:
         case Task.SEND:

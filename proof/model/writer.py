@@ -32,10 +32,10 @@ def moves(world: World, client: Client, me: int, options: Options) -> Iterator[S
         yield _send_next(client, me, name)
     is_current = world.status is Status.OPEN and world.version == client.version
     if is_current and not any(f.first > client.lac + 1 for f in world.fragments):
-        for after, errands, words in replace_bookies(world, client, me, options, recovery=False):
+        for after, deliveries, words in replace_bookies(world, client, me, options, recovery=False):
             changed = world._replace(fragments=after.fragments, version=world.version + 1)
             after = after._replace(version=changed.version)
-            yield Step(words, world=changed, client=after, errands=errands)
+            yield Step(words, world=changed, client=after, deliveries=deliveries)
     yield from resend(client, me, recovery=False)
     if is_current:
         closed = world._replace(status=Status.CLOSED, last=client.lac, version=world.version + 1)
@@ -75,4 +75,4 @@ def _send_next(client: Client, me: int, name: str) -> Step:
     add = Pending(entry, entry, len(client.fragments) - 1, ensemble)
     after = client._replace(pushed=entry, pending=(*client.pending, add))
     request = add_request(client, me, add, recovery=False)
-    return Step(f"{name} sends entry {entry}", client=after, errands=send(ensemble, request))
+    return Step(f"{name} sends entry {entry}", client=after, deliveries=send(ensemble, request))

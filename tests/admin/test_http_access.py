@@ -26,7 +26,7 @@ from bkbox.errors import (
     RequestTimeoutError,
 )
 from tests.admin.serving import READ_TOKEN, TOKEN, Serving, door
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

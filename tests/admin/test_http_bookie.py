@@ -26,7 +26,8 @@ from bkbox.storage.disk.dirty_marker import record_failure
 from bkbox.storage.files import RealFiles
 from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness.cluster import create_ledgers, ledger_of, pretend_another_boot
-from tests.harness.processes import BookieProcess, bkbox, free_port, wait_for
+from tests.harness.processes import BookieProcess, bkbox, free_port
+from tests.harness.waiting import wait_for
 
 TOKEN, READ_TOKEN = "t" * 32, "r" * 32
 LIMBO = 250

@@ -15,7 +15,7 @@ from bkbox.api.admin import server
 from bkbox.base.logs.rate_limited import BoundLibraries
 from tests.admin.malformed import REQUESTS, TOKEN, bookie_with_port, send
 from tests.admin.serving import Serving
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 COUNT = 1_000
 

@@ -23,7 +23,8 @@ from bkbox.base.ids import LedgerId
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
 from tests.harness.cluster import pretend_a_failed_sync
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox
+from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster
 
 SCALE = 20 if os.environ.get("AUDIT_FAULTS") == "all" else 1

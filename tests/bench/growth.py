@@ -230,7 +230,8 @@ def _target(bookie: Bookie) -> Target:
 
 
 def _rebuild(bookie: Bookie) -> dict[str, Any]:
-    done = bkbox("index", "rebuild", "--config", str(bookie.config), "-o", "json", timeout=600)
+    config = str(bookie.disk.parent / bookie.config)
+    done = bkbox("index", "rebuild", "--config", config, "-o", "json", timeout=600)
     (report,) = json.loads(done.stdout)
     return dict(report)
 

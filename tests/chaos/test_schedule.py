@@ -1,4 +1,4 @@
-"""The schedule follows from the seed, and the bounds keep faults apart that might lose something together."""
+"""The schedule follows from the seed, and the budget keep faults apart that might lose something together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from proof.chaos.fault_budget import Bounds
+from proof.chaos.fault_budget import FaultBudget
 from proof.chaos.schedule import BY_NAME, FAULTS, schedule
 
 
@@ -38,47 +38,47 @@ def test_only_what_was_asked_for() -> None:
 
 
 def test_one_bookie_at_a_time_may_be_without_data() -> None:
-    bounds = Bounds()
+    budget = FaultBudget()
     lost, doubt = BY_NAME["lost-disk"], BY_NAME["host-doubt"]
-    assert bounds.objection(lost, "bookie 1") == ""
-    bounds.without_data.add("bookie 1")
+    assert budget.objection(lost, "bookie 1") == ""
+    budget.without_data.add("bookie 1")
     for fault in (lost, doubt, BY_NAME["full-disk"]):
         for bookie in ("bookie 1", "bookie 2"):
-            assert "bookie 1 may be without data" in bounds.objection(fault, bookie)
-    bounds.without_data.discard("bookie 1")
-    assert bounds.objection(doubt, "bookie 2") == ""
+            assert "bookie 1 may be without data" in budget.objection(fault, bookie)
+    budget.without_data.discard("bookie 1")
+    assert budget.objection(doubt, "bookie 2") == ""
 
 
 @pytest.mark.parametrize("name", ["kill-all", "kill-worker", "pause-bookie", "cut-network"])
 def test_what_loses_nothing_may_come_meanwhile(name: str) -> None:
-    bounds = Bounds()
-    bounds.without_data.add("bookie 1")
-    with bounds.under_way("bookie 2"):
-        assert bounds.objection(BY_NAME[name], "bookie 1") == ""
-        assert bounds.objection(BY_NAME[name], "bookie 2") == ""
+    budget = FaultBudget()
+    budget.without_data.add("bookie 1")
+    with budget.under_way("bookie 2"):
+        assert budget.objection(BY_NAME[name], "bookie 1") == ""
+        assert budget.objection(BY_NAME[name], "bookie 2") == ""
 
 
 def test_one_fault_at_a_time_starts_a_bookie() -> None:
-    bounds = Bounds()
-    with bounds.under_way("bookie 1", restarts=True):
-        assert bounds.is_restarting("bookie 1")
-        assert not bounds.is_sure("bookie 1")
-        assert "started by another" in bounds.objection(BY_NAME["kill-worker"], "bookie 1")
-        assert bounds.objection(BY_NAME["kill-bookie"], "bookie 2") == ""
-    assert not bounds.is_restarting("bookie 1")
-    assert bounds.objection(BY_NAME["kill-worker"], "bookie 1") == ""
+    budget = FaultBudget()
+    with budget.under_way("bookie 1", restarts=True):
+        assert budget.is_restarting("bookie 1")
+        assert not budget.is_sure("bookie 1")
+        assert "started by another" in budget.objection(BY_NAME["kill-worker"], "bookie 1")
+        assert budget.objection(BY_NAME["kill-bookie"], "bookie 2") == ""
+    assert not budget.is_restarting("bookie 1")
+    assert budget.objection(BY_NAME["kill-worker"], "bookie 1") == ""
 
 
 def test_a_bookie_that_is_paused_says_nothing_that_counts() -> None:
-    bounds = Bounds()
-    with bounds.under_way("bookie 1", pauses=True), bounds.under_way("bookie 2"):
-        assert [bounds.is_sure(f"bookie {number}") for number in (1, 2, 3)] == [False, True, True]
-    assert bounds.is_sure("bookie 1")
+    budget = FaultBudget()
+    with budget.under_way("bookie 1", pauses=True), budget.under_way("bookie 2"):
+        assert [budget.is_sure(f"bookie {number}") for number in (1, 2, 3)] == [False, True, True]
+    assert budget.is_sure("bookie 1")
 
 
 def test_one_fault_at_a_time_has_the_metadata_store() -> None:
-    bounds = Bounds()
-    with bounds.under_way(""):
-        assert bounds.objection(BY_NAME["metadata-away"], "") != ""
-        assert bounds.objection(BY_NAME["kill-bookie"], "bookie 1") == ""
-    assert bounds.objection(BY_NAME["metadata-away"], "") == ""
+    budget = FaultBudget()
+    with budget.under_way(""):
+        assert budget.objection(BY_NAME["metadata-away"], "") != ""
+        assert budget.objection(BY_NAME["kill-bookie"], "bookie 1") == ""
+    assert budget.objection(BY_NAME["metadata-away"], "") == ""

@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator
 
 from bkbox.cli.main import main
 from bkbox.cli.schema import commands, schema_of
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
+from tests.harness.waiting import wait_for
 
 CONFIG, METADATA = ("--config", "CONFIG"), ("--metadata", "METADATA")
 

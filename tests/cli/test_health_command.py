@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bkbox.metadata import connect
-from tests.harness.processes import BKBOX, BookieProcess, bkbox, wait_for
+from tests.harness.processes import BKBOX, BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 from tests.jobs.lostdisks import closed_ledger, lose_disk
 
 

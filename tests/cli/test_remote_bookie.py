@@ -16,7 +16,8 @@ from bkbox_tui.sources import Bookie
 from bkbox.api.admin.remote import remote
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.client import options
-from tests.harness.processes import BookieProcess, bkbox, free_port, wait_for
+from tests.harness.processes import BookieProcess, bkbox, free_port
+from tests.harness.waiting import wait_for
 from tests.security.certificates import Authority, secret_file
 
 TOKEN, READ_TOKEN = "t" * 32, "r" * 32

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.processes import BKBOX, BookieProcess, free_port, wait_for
+from tests.harness.processes import BKBOX, BookieProcess, free_port
+from tests.harness.waiting import wait_for
 
 
 def run(*arguments: object, descriptors: int = 0) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,13 @@ from bkbox.errors import (
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import DigestType, LedgerState
+from tests.harness.waiting import until
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
 
 def go(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 120))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
 
 
 async def all_answered(writer: LedgerWriter) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from bkbox.errors import (
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from tests.harness.waiting import until
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
@@ -35,11 +36,6 @@ def go(test: Coroutine[Any, Any, None]) -> None:
 
 async def payloads(entries: Any) -> list[bytes]:
     return [entry.payload async for entry in entries]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
 
 
 def numbers(first: int, end: int) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bkbox.protocol.effects import SendAdds
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import DigestType
+from tests.harness.waiting import until
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
@@ -26,11 +27,6 @@ Answers = list[tuple[list[int], Answer, int]]
 
 def go(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 120))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
 
 
 def run_of(pool: Pool, first: int, count: int) -> AddFrames:

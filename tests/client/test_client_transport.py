@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.metadata.ledger import DigestType
 from bkbox.wire.metadata.service_info import HostPort
 from bkbox.wire.v3_format import Operation
+from tests.harness.waiting import until
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
@@ -33,11 +34,6 @@ ENTRIES = DigestManager(7, DigestType.CRC32C, b"")
 
 def go(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 120))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
 
 
 class Pool(BookiePool):

@@ -22,7 +22,7 @@ from bkbox.client.placement.topology import (
     parse_rack_map,
 )
 from bkbox.errors import ConfigError, EncodingError, MetadataUnavailableError
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 
 def script(folder: Path, body: str) -> str:

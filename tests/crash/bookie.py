@@ -18,7 +18,8 @@ import psutil
 
 from bkbox.api.admin.limbo import LIMIT_MAX
 from bkbox.api.admin.socket_path import LIMBO_URL, STATUS_URL, short_address
-from tests.harness.processes import BKBOX, BookieProcess, wait_for
+from tests.harness.processes import BKBOX, BookieProcess
+from tests.harness.waiting import wait_for
 
 SETTINGS: dict[str, object] = {
     "segment_bytes_max": 262_144,

@@ -3,12 +3,12 @@ and with an error at every read of the start that follows:
 
     python -m tests.crash.sequences [--length 3] [--mode MODE…] [--losses 4] [--seed 1]
 
-The disk is the real store over the simulated file system (proof/sim/files.py). What happens in an operation that is not
-the last of its sequence happens in a shorter one as well, so that each is struck in its last operation only: at every
-change, and after the last one, by each of ``BLOWS``. Then the process is killed, or the host lost, which leaves this or
-that of what was not synced. The next process has to suspect a loss exactly where there may be one, and to have all that
-was committed (``Model``); it is killed, or the host lost once more, and the same is asked again. A start that cannot
-read something says so, or has all the same; and the next one, which can, finds all as it was.
+The disk is the real store over the simulated file system (proof/sim/world/files.py). What happens in an operation that
+is not the last of its sequence happens in a shorter one as well, so that each is struck in its last operation only: at
+every change, and after the last one, by each of ``BLOWS``. Then the process is killed, or the host lost, which leaves
+this or that of what was not synced. The next process has to suspect a loss exactly where there may be one, and to have
+all that was committed (``Model``); it is killed, or the host lost once more, and the same is asked again. A start that
+cannot read something says so, or has all the same; and the next one, which can, finds all as it was.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from bkbox.storage.log.records import (
     lac_record,
     ledger_record,
 )
-from proof.sim.disk import Disk
-from proof.sim.environment import replaced
-from proof.sim.files import FaultTrigger, SimFiles
-from proof.sim.index import SimIndex
-from proof.sim.loop import Crash, Process, Scheduler
+from proof.sim.patching import replaced
+from proof.sim.world.disk import Disk
+from proof.sim.world.files import FaultTrigger, SimFiles
+from proof.sim.world.index import SimIndex
+from proof.sim.world.loop import Crash, Process, Scheduler
 from tests.storage.bench import IDENTITY, KEY, defer, entry, put
 from tests.storage.test_crash import Model, check_report, packet_of
 

@@ -30,7 +30,7 @@ from tests.crash.bookie import CrashBookie
 from tests.crash.load import payload
 from tests.crash.losthost import HostLoss
 from tests.harness import raw
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 POINTS = int(os.environ.get("CRASH_POINTS", "2"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))

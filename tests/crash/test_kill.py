@@ -21,7 +21,7 @@ import pytest
 from tests.crash.bookie import CrashBookie
 from tests.crash.load import Load
 from tests.crash.losthost import HostLoss
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 POINTS = int(os.environ.get("CRASH_POINTS", "2"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))

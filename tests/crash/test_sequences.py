@@ -16,8 +16,8 @@ import pytest
 
 from bkbox.storage.disk import replay
 from bkbox.storage.log.records import AckAfter
-from proof.sim.breaks import BY_NAME
-from proof.sim.environment import replaced
+from proof.sim.mutations.safety_mutations import BY_NAME
+from proof.sim.patching import replaced
 from tests.crash.sequences import Tally, sequences, strike_all
 
 LONG = int(os.environ.get("TESTS_LONG", "0"))

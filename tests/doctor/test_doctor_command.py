@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, put_keys, wait_for
+from tests.harness.processes import BookieProcess, bkbox, put_keys
+from tests.harness.waiting import wait_for
 
 _WORSE = ("ok", "warn", "fail")
 

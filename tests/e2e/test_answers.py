@@ -16,7 +16,7 @@ import pytest
 
 from tests.harness import raw
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
 from tests.harness.raw import (
     EBADREQ,
     EBADVERSION,
@@ -36,6 +36,7 @@ from tests.harness.raw import (
     payload_of,
     read_frame,
 )
+from tests.harness.waiting import wait_for
 
 FRAME_BYTES_MAX = 5_242_880
 LARGEST_PAYLOAD = FRAME_BYTES_MAX - 4 - 24 - 40

@@ -19,7 +19,7 @@ from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness import cluster
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of, pretend_another_boot
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import (
     EFENCED,
     EIO,
@@ -32,6 +32,7 @@ from tests.harness.raw import (
     batch_frame,
     payload_of,
 )
+from tests.harness.waiting import wait_for
 
 OURS_OPEN, OURS_CLOSED, OURS_BEFORE, THEIRS_CLOSED, THEIRS_RECOVERING, THEIRS_OPEN = range(1, 7)
 OURS = (OURS_OPEN, OURS_CLOSED, OURS_BEFORE)

@@ -18,7 +18,7 @@ from bkbox.storage.index.ordered_store import LevelStore
 from bkbox.worker.disk_startup import Opening
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import (
     EFENCED,
     EIO,
@@ -32,6 +32,7 @@ from tests.harness.raw import (
     payload_of,
     read_frame,
 )
+from tests.harness.waiting import wait_for
 
 FENCED_LEDGER, OPEN_LEDGER = 1, 2
 ENTRIES = 50

@@ -12,7 +12,8 @@ from typing import IO
 import psutil
 import pytest
 
-from tests.harness.processes import BKBOX, bkbox, wait_for
+from tests.harness.processes import BKBOX, bkbox
+from tests.harness.waiting import wait_for
 
 Demo = subprocess.Popen[str]
 

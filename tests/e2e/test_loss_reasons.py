@@ -7,7 +7,8 @@ from bkbox.storage.log.tail import read_tail
 from tests.e2e.test_damage import ENTRIES, OPEN_LEDGER, fill, flip
 from tests.harness.cluster import pretend_another_boot
 from tests.harness.fixtures import MakeBookie, make_bookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 
 __all__ = ["make_bookie"]
 

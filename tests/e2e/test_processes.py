@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BKBOX, BookieProcess, bkbox, wait_for
+from tests.harness.processes import BKBOX, BookieProcess, bkbox
 from tests.harness.raw import EIO, ENOENTRY, EOK, RawClient, add_frame, payload_of, read_frame
+from tests.harness.waiting import wait_for
 
 LEDGERS = range(1, 9)
 

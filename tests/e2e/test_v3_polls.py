@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness import raw
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
 from tests.harness.raw import RawClient, make_entry, master_key
 from tests.harness.raw3 import EIO, ENOLEDGER, EOK, ETOOMANY, Answer, RawClient3
+from tests.harness.waiting import wait_for
 
 ENTRY, BODY, MAX_LAC, MOVED = 3, 4, 5, 6
 LONG_MS = 250_000

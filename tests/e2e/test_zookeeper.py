@@ -21,8 +21,9 @@ from tests.harness.cluster import (
     ledger_of,
     pretend_a_failed_sync,
 )
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import EIO, EOK, EREADONLY, RECOVERY, RawClient
+from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import ZooKeeper, expire_session, root_of
 
 MakeBookie = Callable[..., BookieProcess]

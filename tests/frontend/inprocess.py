@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -154,12 +153,3 @@ async def serving(
         for disk in made:
             disk.detach()
             disk.store.abandon()
-
-
-async def until(condition: Callable[[], T], what: str, timeout_s: float = 20.0) -> T:
-    """The first true value of condition()."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited for: {what}"
-        await asyncio.sleep(0.005)
-    return value

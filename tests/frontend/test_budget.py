@@ -11,9 +11,9 @@ from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
 from bkbox.ipc.slots import SLOT_BYTES, SLOT_COUNT
 from tests.harness import raw
 from tests.harness.fixtures import MakeBookie, make_bookie
-from tests.harness.processes import wait_for
 from tests.harness.raw import RawClient, read_frame
 from tests.harness.raw3 import EOK, RawClient3
+from tests.harness.waiting import wait_for
 
 __all__ = ["make_bookie"]
 

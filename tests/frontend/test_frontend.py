@@ -14,7 +14,7 @@ from bkbox.ipc import link, messages
 from bkbox.wire.frames import frame
 from bkbox.worker.response_sender import RequestGroup
 from tests.bookie.bench import carry_out
-from tests.frontend.inprocess import INFLIGHT_BYTES_MAX, InProcessBookie, serving, until
+from tests.frontend.inprocess import INFLIGHT_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw
 from tests.harness.raw3 import (
     ADD,
@@ -32,6 +32,7 @@ from tests.harness.raw3 import (
     read_part,
     request,
 )
+from tests.harness.waiting import until
 
 T = TypeVar("T")
 LONG_MS = 60_000

@@ -10,10 +10,11 @@ import pytest
 
 from bkbox.ipc import messages
 from bkbox.storage.log.records import LedgerRecord, entry_record
-from tests.frontend.inprocess import InProcessBookie, InProcessDisk, until
+from tests.frontend.inprocess import InProcessBookie, InProcessDisk
 from tests.frontend.test_frontend import aside, run
 from tests.harness import raw
 from tests.harness.raw3 import EIO, ENOENTRY, ENOLEDGER, EOK
+from tests.harness.waiting import until
 
 
 async def ledger_on(bookie: InProcessBookie, disk: int) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = CHECKOUT / "tests" / "interop" / "java"

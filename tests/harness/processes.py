@@ -7,17 +7,19 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-BKBOX = [sys.executable, "-m", "bkbox.cli.main"]
+from bkbox.launcher import ports
+from bkbox.launcher.bookie import init_arguments
+from bkbox.launcher.processes import COMMAND
+from tests.harness.waiting import wait_for
+
+BKBOX = list(COMMAND)
 
 
 def bkbox(
@@ -32,18 +34,6 @@ def bkbox(
             f"bkbox {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         )
     return done
-
-
-def wait_for(condition: Any, what: str, timeout: float = 30.0, pause: float = 0.05) -> Any:
-    """The first true value of condition(); after the time-out fails with ``what``."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout} s for: {what}")
-        time.sleep(pause)
 
 
 class BookieProcess:
@@ -66,15 +56,10 @@ class BookieProcess:
 
     def init(self, *, disks: int = 2, journal: bool = False, **settings: object) -> BookieProcess:
         self.disks = [self.root / f"disk{number + 1}" for number in range(disks)]
-        arguments = ["init", "--config", str(self.config), "--metadata", self.metadata]
-        arguments += ["--listen", f"127.0.0.1:{self.port}"]
-        for disk in self.disks:
-            arguments += ["--disk", str(disk)]
-        if journal:
-            arguments += ["--journal", str(self.root / "journal")]
-        for key, value in settings.items():
-            arguments += ["--set", f"{key}={value}"]
-        bkbox(*arguments)
+        where = self.root / "journal" if journal else None
+        bkbox(
+            *init_arguments(str(self.config), self.metadata, self.port, self.disks, where, settings)
+        )
         return self
 
     def start(
@@ -185,22 +170,16 @@ def is_dead(process: psutil.Process) -> bool:
 
 
 _TAKEN: set[int] = set()
+_RNG = random.Random()
 
 
 def free_port() -> int:
-    """A port that is free, outside the kernel's range for connections, and never chosen by a parallel test process: it
-    may be long before a process listens there."""
+    """A port that no process listens on, that the kernel gives to no connection, and that no test process chosen
+    alongside this one chooses: it may be long before a server listens there."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    while True:
-        port = random.randrange(18_000 + worker % 8, 32_000, 8)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in _TAKEN:
-            _TAKEN.add(port)
-            return port
+    port = ports.free_port(_RNG, range(18_000 + worker % 8, 32_000, 8), _TAKEN)
+    _TAKEN.add(port)
+    return port
 
 
 def put_keys(bookie: BookieProcess, **keys: object) -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from bkbox_tui.recording import read_recording
 
-from tests.harness.processes import free_port, wait_for
+from tests.harness.processes import free_port
+from tests.harness.waiting import wait_for
 from tests.host.installed import ROOT, build_wheel, install
 from tests.host.managerlistener import Listener
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ import pytest
 
 from tests.harness.adminsocket import ask
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import EOK, RawClient
+from tests.harness.waiting import wait_for
 
 HOOKS = Path(__file__).parent / "hooks"
 TOLD_WITHIN_S = 10.0

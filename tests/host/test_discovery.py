@@ -13,8 +13,9 @@ import pytest
 import bkbox
 from bkbox.supervisor.service.mdns import properties_of, service_label
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
 from tests.harness.processes import bkbox as command
+from tests.harness.waiting import wait_for
 
 
 def found() -> dict[str, dict[str, Any]]:

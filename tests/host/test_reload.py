@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, put_keys, wait_for
+from tests.harness.processes import BookieProcess, bkbox, put_keys
 from tests.harness.raw import EOK, EREADONLY, RawClient, add_frame
+from tests.harness.waiting import wait_for
 
 
 @pytest.fixture

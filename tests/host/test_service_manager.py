@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
 from tests.harness.raw import EOK, RawClient
+from tests.harness.waiting import wait_for
 from tests.host.managerlistener import Listener, Said
 
 HOOKS = Path(__file__).parent / "hooks"

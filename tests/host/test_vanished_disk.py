@@ -12,8 +12,9 @@ import pytest
 
 from tests.harness.adminsocket import ask, status_of
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import EOK, RawClient
+from tests.harness.waiting import wait_for
 from tests.host.test_child_progress import health
 
 LEDGERS = range(1, 9)

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
 from tests.harness.processes import bkbox as run_bkbox
+from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import ZooKeeper
 from tests.interop.bkboxclient import BkboxClient
 from tests.interop.clients import Client

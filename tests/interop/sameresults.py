@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.interop.clients import DIGESTS, Client, Metadata, Refused, Writer, pattern
 
 Notes = list[tuple[str, Any]]

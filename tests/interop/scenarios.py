@@ -18,7 +18,7 @@ from itertools import count
 import pytest
 
 from tests.harness import raw
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.interop.clients import Client, Metadata, Refused, Writer, numbered, pattern
 from tests.interop.interopcluster import Bookie, InteropCluster
 

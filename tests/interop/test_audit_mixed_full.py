@@ -24,7 +24,8 @@ from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
 from tests.harness.cluster import pretend_a_failed_sync
 from tests.harness.java import CHECKOUT
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox
+from tests.harness.waiting import wait_for
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import BkboxBookie, InteropCluster
 from tests.interop.javaparts import JavaBookie

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from bkbox.base.ids import LedgerId
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.interop.clients import Client
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import Bookie, InteropCluster

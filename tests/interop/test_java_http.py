@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from tests.harness.java import BUILD, java_command
-from tests.harness.processes import free_port, wait_for
+from tests.harness.processes import free_port
+from tests.harness.waiting import wait_for
 from tests.interop.clients import pattern
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import InteropCluster

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox
+from tests.harness.waiting import wait_for
 from tests.interop.conftest import MakeCluster
 from tests.interop.javaclient import JavaClient
 from tests.interop.javaparts import JavaAutoRecovery

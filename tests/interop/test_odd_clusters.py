@@ -8,7 +8,7 @@ import signal
 import psutil
 import pytest
 
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.interop.clients import numbered, pattern
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import BkboxBookie, InteropCluster

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.cluster import empty, pretend_a_failed_sync
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox
+from tests.harness.waiting import wait_for
 from tests.interop.clients import Client, Metadata, numbered, pattern
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import BkboxBookie, Bookie, InteropCluster

@@ -11,7 +11,8 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 
 
 def payload(ledger: int, entry: int) -> bytes:

@@ -16,7 +16,8 @@ from bkbox.errors import BadRequestError, DiskChangeError, JobRefusedError
 from bkbox.jobs.arguments import ARGUMENTS, checked_arguments
 from bkbox.jobs.job import JobKind
 from tests.fuzztime import fuzz
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
+from tests.harness.waiting import wait_for
 
 UUID = "5f0c6f5e-3d0b-4c85-9b4d-0d1f5a6b7c8d"
 GOOD = {

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness import raw
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 from tests.jobs.lostdisks import (
     closed_ledger,
     job,

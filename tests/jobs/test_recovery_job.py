@@ -12,7 +12,8 @@ import pytest
 
 from bkbox.client.client import connect
 from bkbox.wire.metadata.ledger import LedgerState
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 
 
 @pytest.fixture

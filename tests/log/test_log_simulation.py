@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proof.sim.logs import BREAKS, main, run
+from proof.sim.logs.simulation import BREAKS, main, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 

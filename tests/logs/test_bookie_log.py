@@ -8,8 +8,9 @@ from typing import Any
 from bkbox.wire.codes import Code
 from tests.harness import raw
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw3 import RawClient3 as Raw3Client
+from tests.harness.waiting import wait_for
 
 
 def lines(bookie: BookieProcess) -> list[dict[str, Any]]:

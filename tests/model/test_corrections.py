@@ -52,14 +52,14 @@ def test_d4_the_timeouts_of_a_read_count_whatever_the_last_answer_says() -> None
     part = answered(Code.NO_SUCH_ENTRY, entry=0)
     old = replaced(without(answers_have_ids=False), ack_quorum=2)
     steps = list(recovery.takes(client, part, True, 0, 0, old))
-    assert {task.task for step in steps for _, task in step.errands} == {
+    assert {task.task for step in steps for _, task in step.deliveries} == {
         Task.READ_TIMEOUT_ENDS,
         Task.NO_READ_TIMEOUT,
     }
     rules = replaced(old.corrections, timeouts_of_the_read=False)
     published = replaced(old, corrections=rules)
     [only] = recovery.takes(client, part, True, 0, 0, published)
-    assert only.errands == ()
+    assert only.deliveries == ()
 
 
 def test_d5_a_recovery_that_starts_from_a_lac_confirms_what_it_writes_back() -> None:
@@ -99,7 +99,9 @@ def test_d7_the_order_of_adds_and_timeouts_are_those_of_one_client() -> None:
     mine = replaced(options, corrections=replaced(Corrections(), per_client=True))
     for chosen, whose in ((options, None), (mine, 0)):
         replacing = ensembles.replace_bookies(world, client, 0, chosen, recovery=True)
-        assert {errand.client for _, errands, _ in replacing for _, errand in errands} == {whose}
+        assert {
+            delivery.client for _, deliveries, _ in replacing for _, delivery in deliveries
+        } == {whose}
 
 
 def test_d8_a_read_that_ends_neither_way_fails_its_recovery() -> None:
@@ -108,7 +110,7 @@ def test_d8_a_read_that_ends_neither_way_fails_its_recovery() -> None:
     stuck = [
         s
         for s in recovery.takes(client, part, True, 0, 0, BASE)
-        if not s.errands or s.errands[0][1].task is Task.NO_READ_TIMEOUT
+        if not s.deliveries or s.deliveries[0][1].task is Task.NO_READ_TIMEOUT
     ]
     assert stuck == []
     failing = list(recovery.takes(client, part, True, 0, 0, without(failed_reads=True)))
@@ -136,7 +138,7 @@ def test_first_holder_one_bookie_that_has_the_entry_is_enough() -> None:
     def phases(first_holder: bool) -> set[Phase]:
         rules = replaced(Corrections(), first_holder=first_holder)
         steps = recovery.takes(client, part, True, 0, 0, replaced(options, corrections=rules))
-        ended = [s for s in steps if s.errands[0][1].task is Task.NO_READ_TIMEOUT]
+        ended = [s for s in steps if s.deliveries[0][1].task is Task.NO_READ_TIMEOUT]
         return {step.client.phase for step in ended if step.client}
 
     assert Phase.READING in phases(True)
@@ -149,8 +151,8 @@ def test_a_lost_message_is_a_timeout_until_somebody_acts_on_it() -> None:
     world = World(Status.RECOVERING, FRAGMENTS, version=2)
     options = replaced(BASE, bookies=3)
     found = ensembles.replace_bookies(world, recovering(Phase.WRITING), 0, options, recovery=True)
-    [(bookie, errand)] = next(found)[1]
+    [(bookie, delivery)] = next(found)[1]
     assert bookie == 0
-    [after] = outcomes(errand, part, loss=False)
+    [after] = outcomes(delivery, part, loss=False)
     assert after.mail == ((add, DONE),)
-    assert list(outcomes(errand, after, loss=False)) == []
+    assert list(outcomes(delivery, after, loss=False)) == []

@@ -11,7 +11,7 @@ import pytest
 from bkbox.base.values import replaced
 from bkbox.errors import ModelTooLargeError, QuorumSizeError
 from proof.model.fingerprints import Fingerprints, Memo, print_of
-from proof.model.intern_table import Table
+from proof.model.intern_table import InternTable
 from proof.model.options import Options, Status
 from proof.model.properties import Safety
 from proof.model.search import Statistics, search
@@ -105,7 +105,7 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_table_that_is_full_says_so() -> None:
-    table: Table[str] = Table(2)
+    table: InternTable[str] = InternTable(2)
     assert [table.number(item) for item in "abca"] == [1, 2, 3, 1]
     assert table[2] == "b"
     with pytest.raises(ModelTooLargeError):

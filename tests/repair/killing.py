@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bkbox.jobs.job import JobKind
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 
 _ASKED = os.environ.get("REPAIR_KILLS", "2")
 KILLS = 100 if _ASKED == "all" else int(_ASKED)

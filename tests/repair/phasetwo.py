@@ -19,7 +19,8 @@ from bkbox.metadata import connect
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 from tests.harness import raw
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 
 StartCluster = Callable[..., list[BookieProcess]]
 

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 import pytest
 
 from bkbox.base.ids import LedgerId
-from tests.harness.processes import BKBOX, bkbox, wait_for
+from tests.harness.processes import BKBOX, bkbox
+from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster, hands
 
 _ASKED = os.environ.get("AUTORECOVERY_KILLS", "6")

@@ -24,7 +24,8 @@ from bkbox.protocol.copy_agreement import agreement
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness import raw
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
+from tests.harness.waiting import wait_for
 
 __all__ = ["start_cluster"]
 

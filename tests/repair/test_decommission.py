@@ -15,7 +15,8 @@ from bkbox.errors import JobCancelledError, OperatorError
 from bkbox.repair.decommission import Decommission
 from bkbox.repair.replication.replication_worker import ReplicationSettings
 from tests.harness.cluster import bookies_of
-from tests.harness.processes import BKBOX, BookieProcess, bkbox, wait_for
+from tests.harness.processes import BKBOX, BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 from tests.jobs.works import FreeWork
 from tests.repair.copies import Cluster, Hands, hands
 

@@ -21,7 +21,8 @@ from phasetwo import (
 
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.wire.metadata.ledger import LedgerState
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 
 __all__ = ["start_cluster"]
 

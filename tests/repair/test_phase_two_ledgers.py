@@ -29,7 +29,7 @@ from bkbox.storage.files import RealFiles
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.cluster import bookies_of
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 __all__ = ["start_cluster"]
 

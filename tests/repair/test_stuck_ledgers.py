@@ -12,7 +12,8 @@ import pytest
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.client import connect
 from tests.harness.cluster import pretend_another_boot
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox
+from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster
 
 

@@ -16,7 +16,8 @@ from bkbox.storage.disk.dirty_marker import record_failure
 from bkbox.storage.files import RealFiles
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 
 Cluster = Callable[..., list[BookieProcess]]
 

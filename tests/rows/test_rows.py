@@ -25,7 +25,7 @@ from bkbox.wire.metadata.ledger import LedgerState
 from tests.faultyfiles import CrashableFiles
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of, pretend_another_boot
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import (
     EFENCED,
     EIO,
@@ -37,6 +37,7 @@ from tests.harness.raw import (
     RawClient,
     payload_of,
 )
+from tests.harness.waiting import wait_for
 
 FAILING = Path(__file__).parents[1] / "harness" / "failing"
 

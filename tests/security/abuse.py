@@ -20,8 +20,9 @@ from statistics import median
 
 from tests.bench.peers.report import machine, replace_between
 from tests.harness.cluster import create_ledgers, ledger_of
-from tests.harness.processes import BookieProcess, free_port, wait_for
+from tests.harness.processes import BookieProcess, free_port
 from tests.harness.raw3 import EOK
+from tests.harness.waiting import wait_for
 from tests.security.certificates import Authority, secret_file
 from tests.security.idle import lost, work
 from tests.security.kinds import AT, FOR_COMPARISON, KINDS, PORTS, SECRET, USER, Place

@@ -24,7 +24,6 @@ from bkbox.ipc.messages import SetAccessPolicy
 from bkbox.security import digest_md5, tokens
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw
-from tests.harness.processes import wait_for
 from tests.harness.raw import RawClient
 from tests.harness.raw3 import (
     ADD,
@@ -43,6 +42,7 @@ from tests.harness.raw3 import (
     read_part,
     request,
 )
+from tests.harness.waiting import wait_for
 from tests.security.certificates import Authority
 from tests.security.secured import CLIENT_NONCE, USERS, Visitor, auth_part, client_tls, order
 from tests.security.test_roles import OPERATIONS, OPERATIONS_2

@@ -20,9 +20,9 @@ from tests.fuzz.kernels import IN_USE
 from tests.fuzz.targets.frames import check_v2, check_v3, frames_of, plain_frames
 from tests.fuzz.targets.frontend import check_stream, whole
 from tests.harness import raw
-from tests.harness.processes import wait_for
 from tests.harness.raw import RawClient
 from tests.harness.raw3 import READ, read_part, request
+from tests.harness.waiting import wait_for
 from tests.security.secured import order
 from tests.security.test_door import run
 from tests.security.test_roles import OPERATIONS, OPERATIONS_2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.harness.fixtures import MakeBookie, make_bookie
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.security.idle import run
 
 __all__ = ["make_bookie"]

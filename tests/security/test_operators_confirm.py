@@ -20,7 +20,8 @@ from bkbox.metadata import connect
 from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of
 from tests.harness.fixtures import MakeBookie, make_bookie
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox
+from tests.harness.waiting import wait_for
 
 __all__ = ["make_bookie"]
 

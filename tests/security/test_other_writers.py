@@ -12,7 +12,8 @@ import pytest
 from bkbox.base.host.writers import writable_by_others
 from bkbox.cli.lib.exit_codes import ExitCode
 from tests.harness.fixtures import MakeBookie, make_bookie
-from tests.harness.processes import bkbox, free_port, wait_for
+from tests.harness.processes import bkbox, free_port
+from tests.harness.waiting import wait_for
 
 __all__ = ["make_bookie"]
 

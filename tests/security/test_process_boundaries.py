@@ -19,8 +19,9 @@ import bkbox as package
 from bkbox.ipc import messages
 from tests.harness import raw
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import RECOVERY, RawClient, master_key
+from tests.harness.waiting import wait_for
 
 HOOKS = Path(__file__).parent / "hooks"
 PAYLOAD = b"what-an-entry-holds-" * 3

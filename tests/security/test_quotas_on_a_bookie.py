@@ -19,9 +19,10 @@ from bkbox.wire.metadata.ledger import Fragment
 from tests.harness import raw, raw3
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.fixtures import MakeBookie, make_bookie
-from tests.harness.processes import BookieProcess, bkbox, put_keys, wait_for
+from tests.harness.processes import BookieProcess, bkbox, put_keys
 from tests.harness.raw import EOK, ETOOMANY, RECOVERY, RawClient
 from tests.harness.raw3 import RawClient3
+from tests.harness.waiting import wait_for
 from tests.space.tidying import SETTINGS, Cluster
 
 __all__ = ["make_bookie"]

@@ -17,7 +17,8 @@ from bkbox.client import connect
 from bkbox.errors import BkboxError, ConfigError
 from bkbox.supervisor import access_policy
 from tests.harness.fixtures import MakeBookie, make_bookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
 from tests.security.certificates import Authority, Pair, secret_file
 
 __all__ = ["make_bookie"]

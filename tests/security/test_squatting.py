@@ -16,9 +16,10 @@ import pytest
 from bkbox.client import connect
 from tests.harness import raw
 from tests.harness.cluster import create_ledgers, ledger_of
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
 from tests.harness.raw import master_key
 from tests.harness.raw3 import ADD, EFENCED, EIO, ENOENTRY, ENOLEDGER, EOK, EUA, add_part
+from tests.harness.waiting import wait_for
 from tests.security.certificates import secret_file
 from tests.security.secured import Visitor
 

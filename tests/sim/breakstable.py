@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from proof.sim.breaks import BREAKS
-from proof.sim.catches import Catch, catches
+from proof.sim.mutations.mutation_coverage import Catch, catches
+from proof.sim.mutations.safety_mutations import BREAKS
 from tests.bench.peers.report import replace_between
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 from bkbox.storage.files import write_atomic
-from proof.sim.disk import Disk
-from proof.sim.files import FaultTrigger, SimFiles
-from proof.sim.loop import Crash, Process, Scheduler
+from proof.sim.world.disk import Disk
+from proof.sim.world.files import FaultTrigger, SimFiles
+from proof.sim.world.loop import Crash, Process, Scheduler
 
 ROOT = Path("/d")
 

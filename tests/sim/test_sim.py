@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from proof.sim.breaks import BREAKS, BY_NAME
-from proof.sim.catches import catches
-from proof.sim.run import Outcome, run
-from proof.sim.schedule import Action, Plan, plan_of
-from proof.sim.shrink import shortened, shrink
-from proof.sim.soak import Tally, soak
+from proof.sim.mutations.mutation_coverage import catches
+from proof.sim.mutations.safety_mutations import BREAKS, BY_NAME
+from proof.sim.plan.schedule import Action, Plan, plan_of
+from proof.sim.run.shrink import shortened, shrink
+from proof.sim.run.simulation import Outcome, run
+from proof.sim.run.soak import Tally, soak
 from tests.harness.seeds import seed_of_the_commit
 
 SHORT_RUN_CPU_S = 8.0
@@ -43,8 +43,8 @@ QUICKLY_CAUGHT = (
 
 PROGRAM = """
 import zlib
-from proof.sim.run import run
-from proof.sim.schedule import plan_of
+from proof.sim.run.simulation import run
+from proof.sim.plan.schedule import plan_of
 outcome = run(plan_of({seed}), traced=True)
 print(outcome.events, zlib.crc32(repr(outcome.trace).encode()))
 """

@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
-from proof.sim.breaks import BREAKS, BY_NAME
-from proof.sim.schedule import plan_of
+from proof.sim.mutations.safety_mutations import BREAKS, BY_NAME
+from proof.sim.plan.schedule import plan_of
 from tests.harness.documents import document
 
 QUICK = min(range(100), key=lambda seed: len(plan_of(seed).actions))

@@ -13,8 +13,8 @@ import pytest
 from bkbox.api.admin import client as admin
 from bkbox.errors import JobRefusedError
 from bkbox.jobs.job import JobAction, JobKind, JobState
-from tests.harness.processes import wait_for
 from tests.harness.raw import EOK, RawClient
+from tests.harness.waiting import wait_for
 from tests.space.tidying import Cluster, socket_of
 
 PAYLOADS = [b"%04d" % number * 250 for number in range(300)]

@@ -9,9 +9,9 @@ import pytest
 
 from bkbox.jobs.job import JobKind
 from tests.harness import raw, raw3
-from tests.harness.processes import wait_for
 from tests.harness.raw import EFENCED, EIO, ENOENTRY, ENOLEDGER, EOK, RawClient
 from tests.harness.raw3 import RawClient3
+from tests.harness.waiting import wait_for
 from tests.space.tidying import Cluster, log_bytes, settle
 
 PAYLOADS = [b"%04d" % number * 250 for number in range(400)]

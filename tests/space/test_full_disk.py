@@ -12,7 +12,6 @@ import pytest
 
 from bkbox.jobs.job import JobKind
 from tests.harness.cluster import create_ledgers, ledger_of
-from tests.harness.processes import wait_for
 from tests.harness.raw import (
     ENOLEDGER,
     EOK,
@@ -23,6 +22,7 @@ from tests.harness.raw import (
     add_frame,
     payload_of,
 )
+from tests.harness.waiting import wait_for
 from tests.space.fulldisk import Load, content, fill_to_the_last_byte
 from tests.space.tidying import Cluster
 

@@ -12,8 +12,9 @@ import pytest
 from bkbox.api.admin import client as admin
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import JobKind
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
 from tests.harness.raw import EIO, EOK, RawClient
+from tests.harness.waiting import wait_for
 from tests.repair.killing import KILLS, TIMEOUT_S, enough_met
 from tests.space.tidying import Cluster, log_bytes, socket_of
 

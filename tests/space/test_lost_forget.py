@@ -13,8 +13,9 @@ from bkbox.storage.disk.identity import read_identity
 from bkbox.storage.files import RealFiles
 from bkbox.storage.log.records import Kind
 from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, ScannedRecord, SegmentName, scan
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw3 import EOK, RawClient3
+from tests.harness.waiting import wait_for
 
 LEDGERS = range(1, 9)
 

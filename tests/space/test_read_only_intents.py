@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import bookies_of, create_ledgers, ledger_of
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw3 import EOK, EREADONLY, RawClient3
+from tests.harness.waiting import wait_for
 
 
 @pytest.fixture

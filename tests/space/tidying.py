@@ -19,7 +19,8 @@ from bkbox.storage.files import RealFiles
 from bkbox.storage.log.records import Kind
 from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, ScannedRecord, SegmentName, scan
 from bkbox.wire.metadata.ledger import LedgerMetadata
-from tests.harness.processes import BookieProcess, wait_for
+from tests.harness.processes import BookieProcess
+from tests.harness.waiting import wait_for
 
 T = TypeVar("T")
 

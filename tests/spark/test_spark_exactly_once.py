@@ -28,7 +28,7 @@ from bkbox.client.log import Log
 from bkbox.client.log.options import LogOptions
 from bkbox.client.log.stored import StoredList
 from tests.harness.java import CHECKOUT
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster, Hands, hands
 from tests.spark.follower import following, kill_all
 from tests.spark.sparkledgers import in_cluster, reader

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster
 from tests.spark.sparkledgers import closed, expected, in_cluster, ledgers_of, reader, rows, values
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.harness.adminsocket import status_of
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, put_keys, wait_for
+from tests.harness.processes import BookieProcess, bkbox, put_keys
+from tests.harness.waiting import wait_for
 
 
 def warnings(status: dict[str, Any], word: str) -> list[str]:

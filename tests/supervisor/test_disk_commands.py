@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from bkbox.cli.lib.exit_codes import ExitCode
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import RawClient
 from tests.harness.raw3 import EIO, EOK, RawClient3
+from tests.harness.waiting import wait_for
 from tests.supervisor.test_drain import QUICK, command, disks, drained, jobs, remove_from_config
 
 Make = Callable[..., BookieProcess]

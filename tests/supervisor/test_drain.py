@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.harness.processes import BookieProcess, bkbox, is_dead, wait_for
+from tests.harness.processes import BookieProcess, bkbox, is_dead
+from tests.harness.waiting import wait_for
 from tests.supervisor.drainload import Load
 
 HOOKS = Path(__file__).parent / "movehooks"

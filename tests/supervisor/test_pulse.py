@@ -13,7 +13,7 @@ import pytest
 
 from bkbox.api.admin.status_parts import STOPPED
 from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, Pulse
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 BUSY, ASLEEP = "while True: pass", "import time; time.sleep(600)"
 

@@ -14,8 +14,9 @@ from bkbox.storage.disk import dirty_marker
 from bkbox.storage.disk.reserve import RESERVE_NAME, START_BYTES, make_room
 from bkbox.storage.files import RealFiles, Space
 from tests.harness.cluster import create_ledgers, ledger_of
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import EIO, EOK, RawClient
+from tests.harness.waiting import wait_for
 from tests.space.fulldisk import fill_to_the_last_byte
 
 LEDGERS = range(1, 13)

@@ -18,7 +18,8 @@ import pytest
 from bkbox_tui.recording import Recorder
 from bkbox_tui.snapshot import Snapshot
 
-from tests.harness.processes import BKBOX, wait_for
+from tests.harness.processes import BKBOX
+from tests.harness.waiting import wait_for
 from tests.tui.screens import in_limbo, limbo_job
 
 ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"

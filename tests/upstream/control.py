@@ -23,7 +23,8 @@ from bkbox.api.admin import disks as admin
 from bkbox.api.admin.socket_path import SOCKET_NAME
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import JobKind, JobState
-from tests.harness.processes import BookieProcess, free_port, put_keys, wait_for
+from tests.harness.processes import BookieProcess, free_port, put_keys
+from tests.harness.waiting import wait_for
 
 STOPPED = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE}
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from bkbox.cli.lib.signals import end_in_order
 from bkbox.demo import source as sources
-from bkbox.demo.cluster import Stage
+from bkbox.demo.cluster import Cluster
 from bkbox.demo.output import PlainShow, Show, TerminalShow
 from bkbox.demo.source import Source
 from bkbox.demo.steps import tell
@@ -49,11 +49,11 @@ def demo(input_path: str | None, keep: Path | None, plain: bool) -> None:
     show = _show(plain)
     end_in_order()
     rng = random.Random()  # noqa: S311 - ports, samples and pauses
-    with Stage(keep, rng) as stage:
+    with Cluster(keep, rng) as cluster:
         try:
-            asyncio.run(tell(stage, show, _source(input_path, stage, show), rng))
+            asyncio.run(tell(cluster, show, _source(input_path, cluster, show), rng))
         except BkboxError:
-            for bookie in stage.bookies:
+            for bookie in cluster.bookies:
                 click.echo(bookie.log_tail(), err=True)
             raise
     if keep is not None:
@@ -70,10 +70,10 @@ def _show(plain: bool) -> Show:
     return TerminalShow(console)
 
 
-def _source(input_path: str | None, stage: Stage, show: Show) -> Source:
+def _source(input_path: str | None, cluster: Cluster, show: Show) -> Source:
     if input_path is None:
         return sources.standard_library()
-    path, copy = Path(input_path), stage.root / "input"
+    path, copy = Path(input_path), cluster.root / "input"
     if input_path != "-" and not path.is_fifo():
         return sources.from_path(path)
     show.say("The input is read to its end first, to know where its middle is.")

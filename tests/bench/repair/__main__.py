@@ -22,7 +22,7 @@ from tests.bench.peers.report import machine, replace_between
 from tests.bench.repair.ledgers import REPLICAS, Data, Looks, write
 from tests.bench.repair.sides import Bkbox, Java, Side
 from tests.harness.java import CHECKOUT, missing_reason
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 LOOK_S = 0.5
 SAMPLE = 40

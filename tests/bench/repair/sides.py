@@ -20,7 +20,8 @@ from bkbox.config.load import load
 from bkbox.errors import BkboxError
 from tests.bench.peers.java import ZooKeeper, command
 from tests.harness.java import JavaProcess
-from tests.harness.processes import BKBOX, BookieProcess, bkbox, free_port, wait_for
+from tests.harness.processes import BKBOX, BookieProcess, bkbox, free_port
+from tests.harness.waiting import wait_for
 from tests.interop.javaparts import serves
 
 SESSION_MS = 6_000

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.crash.device import loop
 from tests.crash.points.recorder import compiler
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 SOURCE = Path(__file__).with_name("server.c")
 SECTOR_BYTES = {"ext4": 512, "xfs": 4_096}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.crash.device.blockdevice import BlockDevice
 from tests.crash.device.host import HostedBookie, Promises
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox
+from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import ZooKeeper
 from tests.interop.javaclient import Driver, JavaClient
 from tests.interop.javaparts import JavaBookie

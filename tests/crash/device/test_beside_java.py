@@ -28,7 +28,7 @@ from tests.crash.device.test_older_copies import copied, refused, run_named_comm
 from tests.crash.device.test_rot import ALL_PLACES, ENTRY, STATE, flip, last_record
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.java import require_java
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import SET, Proxy, ZooKeeper
 from tests.interop.clients import Refused
 from tests.interop.javaclient import JavaClient

@@ -16,7 +16,7 @@ import pytest
 
 from tests.crash.device import blockdevice
 from tests.crash.device.blockdevice import BlockDevice, missing
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 CUTS = 16
 SECTOR = 512

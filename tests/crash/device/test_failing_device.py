@@ -19,7 +19,7 @@ from bkbox.wire.metadata.ledger import DigestType
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.campaign import MODES
 from tests.crash.device.host import HostedBookie, Promises, payload
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 from tests.interop.javaparts import JavaBookie
 
 LEDGERS = range(1, 7)

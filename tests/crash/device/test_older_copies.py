@@ -18,7 +18,8 @@ from tests.crash.device.campaign import MODES
 from tests.crash.device.host import HostedBookie, Promises
 from tests.crash.device.test_rot import records
 from tests.harness.java import require_java
-from tests.harness.processes import BKBOX, bkbox, wait_for
+from tests.harness.processes import BKBOX, bkbox
+from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import ZooKeeper
 
 LEDGERS = range(1, 6)

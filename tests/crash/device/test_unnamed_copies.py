@@ -19,7 +19,8 @@ from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.host import HostedBookie, Promises, payload
 from tests.harness import raw, raw3
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox
+from tests.harness.waiting import wait_for
 
 LEDGER, ENTRIES = 7, 74
 

@@ -17,7 +17,8 @@ from bkbox.errors import HandleClosedError, MetadataUnavailableError
 from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.zookeeper import ZooKeeperStore
 from bkbox.wire.metadata.service_info import rpc_service_info
-from tests.harness.processes import free_port, wait_for
+from tests.harness.processes import free_port
+from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import Proxy, ZooKeeper, expire
 
 ONE = LedgerId(1)

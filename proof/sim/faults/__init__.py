@@ -1,0 +1,1 @@
+"""What goes wrong in the simulated cluster, and how it is put right again."""

@@ -1,0 +1,1 @@
+"""The client's logs, simulated on fake ledgers: ``python -m proof.sim.logs``."""

@@ -1,0 +1,1 @@
+"""One seed, many seeds, and the shortest schedule that still fails."""

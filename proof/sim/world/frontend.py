@@ -1,0 +1,235 @@
+"""The front-end process of a simulated bookie: real ledger directory and request router, messages instead of sockets
+and slots.
+
+A request goes to the worker of its ledger's disk with the number of its message in place of a connection's, by which
+the response finds its way back. Requests that a worker leaves without a response are answered as the real front-end
+does. Every response that leaves is shown to the checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, cast
+
+from bkbox.frontend.disk_link import DiskLink
+from bkbox.frontend.inflight_requests import refusals
+from bkbox.frontend.ledger_directory import LedgerDirectory, Purpose
+from bkbox.frontend.loop.routing import Routes
+from bkbox.frontend.request_router import RequestRouter
+from bkbox.ipc import messages
+from bkbox.ipc.messages import Message
+from bkbox.storage.files import Space
+from bkbox.wire.codes import Code
+from proof.checks.observer import Observer
+from proof.sim.world.connection import Connection
+from proof.sim.world.frames import ADD, FORCE, OTHER, READ, FrameRequest, code_of, garbled
+from proof.sim.world.loop import Process
+from proof.sim.world.network import Network
+
+_NUMBERS = 1 << 32
+
+ADDED, ADDED_BY_RECOVERY, FENCED, READ_BY_RECOVERY, DENIED = (
+    "an add",
+    "an add of a recovery",
+    "a fence",
+    "a read of a recovery",
+    "a denial",
+)
+"""The kinds of responses with which faults may come."""
+
+
+class RequestQueue(Protocol):
+    """A disk's worker, as front-ends know it."""
+
+    def enqueue(self, number: int, frame: bytes) -> None:
+        """A request; ``wake`` follows."""
+
+    def wake(self) -> None:
+        """Requests are there."""
+
+
+class SimLane:
+    """The link to one disk's worker, replacing DiskLink."""
+
+    def __init__(self, worker: RequestQueue) -> None:
+        self.worker = worker
+        self.in_service = False
+        self.writable = True
+        self.waiting: dict[int, FrameRequest] = {}
+
+
+class Frontend:
+    """One front-end process."""
+
+    def __init__(
+        self,
+        process: Process,
+        bookie: str,
+        disks: list[str],
+        network: Network,
+        observer: Observer,
+        on_step: Callable[[str, int], None],
+    ) -> None:
+        self.process = process
+        self.bookie = bookie
+        self._on_step = on_step
+        self.connections: list[Connection] = []
+        self._network = network
+        self._observer = observer
+        self._places = LedgerDirectory(disks, Routes())
+        self._lanes: dict[int, SimLane] = {}
+        self._new_ledgers = True
+        self._number = 0
+        self._flushing = False
+        self._to_flush: dict[Connection, None] = {}
+        self.listens = False
+        process.on_death.append(self._broken)
+
+    def intake(self) -> RequestRouter:
+        return RequestRouter(self)
+
+    def _broken(self) -> None:
+        """Its connections break, and clients notice unless they are cut off."""
+        for connection in self.connections:
+            link = connection.link
+            if not connection.broken:
+                self._network.send(connection.back, link.process, link.broken, connection)
+        self.connections = []
+
+    # ---- the supervisor -------------------------------------------------------------------------
+
+    def receive(self, message: Message) -> Message | None:
+        if isinstance(message, messages.DiskUnavailable):
+            self._places.on_list_lost(self._places.disks.index(message.disk))
+            return messages.Done()
+        if isinstance(message, messages.NewLedgers):
+            self._new_ledgers = message.allowed
+            return None
+        if isinstance(message, messages.Stop):
+            self.process.after(0.0, self.process.die, "it was told to stop")
+            return messages.Stopped(clean=True)
+        return None
+
+    def attach(self, disk: str, worker: RequestQueue) -> SimLane:
+        place = self._places.disks.index(disk)
+        before = self._lanes.get(place)
+        if before is not None:
+            self.lost(before)
+        lane = self._lanes[place] = SimLane(worker)
+        return lane
+
+    def listed(self, lane: SimLane, ledgers: Iterable[int]) -> None:
+        """Takes the worker's list: its disk is in service."""
+        for place, known in self._lanes.items():
+            if known is lane:
+                self._places.record(place, ledgers)
+                self._places.listed(place)
+                lane.in_service = True
+                self.listens = True
+
+    def lost(self, lane: SimLane) -> None:
+        """The worker is gone: EIO for all requests in flight to it."""
+        lane.in_service = False
+        waiting, lane.waiting = lane.waiting, {}
+        requests = [
+            (number, 1, memoryview(len(asked.body).to_bytes(4, "big") + bytes(asked.body)))
+            for number, asked in waiting.items()
+        ]
+        for number, _count, frames in refusals(requests, ()):
+            self._answer(waiting[number], frames)
+
+    # ---- clients --------------------------------------------------------------------------------
+
+    def take(self, connection: Connection, frames: list[tuple[int, bytes]]) -> None:
+        """Processes requests that have arrived."""
+        if connection.frontend is not self or connection.broken:
+            return
+        workers: dict[RequestQueue, None] = {}
+        for number, frame in frames:
+            body = memoryview(frame)[4:]
+            asked = FrameRequest(connection, number, body)
+            if asked.kind == FORCE:
+                asked.forced = tuple(connection.deferred.get(asked.ledger, ()))
+            known = self._lane_of(asked.ledger) if asked.is_plain else None
+            if known is not None:
+                lane = known
+            else:
+                target = connection.intake.take(body)
+                assert target is not None, "no ledger moves here"
+                if isinstance(target, bytes):
+                    if target:
+                        self._answer(asked, target)
+                    continue
+                lane = cast(SimLane, target.link)
+            self._number = (self._number + 1) % _NUMBERS
+            lane.waiting[self._number] = asked
+            lane.worker.enqueue(self._number, frame)
+            workers[lane.worker] = None
+        for worker in workers:
+            worker.wake()
+
+    def _lane_of(self, ledger: int) -> SimLane | None:
+        """The disk of a known ledger, for the fast path of ordinary requests (frontend/loop/connection.py)."""
+        place = self._places.find(ledger)
+        lane = None if place is None else self._lanes.get(place)
+        return lane if lane is not None and lane.in_service else None
+
+    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
+        place = self._places.route(ledger, purpose, self._lanes, new_ledgers=self._new_ledgers)
+        if isinstance(place, Code):
+            return place
+        lane = self._lanes.get(place)
+        return cast(DiskLink, lane) if lane is not None and lane.in_service else Code.EIO
+
+    def space(self) -> Space:
+        return Space(1 << 39, 1 << 40)
+
+    # ---- responses --------------------------------------------------------------------------------
+
+    def answered(self, lane: SimLane, number: int, frames: bytes) -> None:
+        """Takes a worker's response to a request."""
+        asked = lane.waiting.pop(number, None)
+        if asked is not None:
+            self._answer(asked, frames)
+
+    def _answer(self, asked: FrameRequest, frame: bytes) -> None:
+        self._show(asked, frame)
+        if asked.kind == READ and self._network.garbles(self.bookie):
+            frame = garbled(frame)
+        asked.connection.outbox.append((asked.number, frame))
+        self._to_flush[asked.connection] = None
+        if not self._flushing:
+            self._flushing = True
+            self.process.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        connections, self._to_flush = self._to_flush, {}
+        for connection in connections:
+            answers, connection.outbox = connection.outbox, []
+            link = connection.link
+            self._network.send(connection.back, link.process, link.answered, connection, answers)
+
+    def _show(self, asked: FrameRequest, frame: bytes) -> None:
+        """Passes the response to the checks."""
+        if asked.kind == OTHER:
+            return
+        code = code_of(memoryview(frame)[4:])
+        is_ok, denies = code is Code.EOK, code in (Code.ENOENTRY, Code.ENOLEDGER)
+        observer, bookie, ledger = self._observer, self.bookie, asked.ledger
+        if asked.kind == ADD:
+            if is_ok:
+                observer.stored(bookie, ledger, asked.entry, not asked.recovery, asked.deferred)
+                self._on_step(ADDED_BY_RECOVERY if asked.recovery else ADDED, ledger)
+                if asked.deferred:
+                    asked.connection.deferred.setdefault(ledger, set()).add(asked.entry)
+        elif asked.kind == FORCE:
+            for entry in asked.forced if is_ok else ():
+                observer.forced(bookie, ledger, entry)
+        else:
+            if asked.fences and (is_ok or denies):
+                observer.fenced(bookie, ledger)
+                self._on_step(FENCED if asked.entry < 0 or denies else READ_BY_RECOVERY, ledger)
+            if denies:
+                observer.denied(bookie, ledger, asked.entry)
+                self._on_step(DENIED, ledger)

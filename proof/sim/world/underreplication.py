@@ -1,0 +1,242 @@
+"""Marks, locks, election and maintenance windows of the simulated metadata store (bkbox/metadata/underreplication.py).
+
+A lock, and a vote, ends with its process or with the process's session, whose end the process does not notice. A change
+whose response is lost has taken effect all the same. As the real clients of the store do after a lost response, it is
+ensured here that a lock is not kept by a process that does not know of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.errors import MetadataUnavailableError
+from bkbox.metadata.maintenance import MaintenanceWindow, MaintenanceWindows
+from bkbox.metadata.underreplication import (
+    Candidacy,
+    Lock,
+    Mark,
+    RecoveryDelay,
+    Task,
+    UnderReplication,
+)
+from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
+from proof.sim.world.loop import Process, Scheduler
+
+Way = Callable[[], Awaitable[None]]
+"""The delay of one way to the store or back; raises MetadataUnavailableError."""
+
+
+class Held:
+    """A lock or a vote. ``name``: given by its holder; ``lost``: the session has ended."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        self.process = process
+        self.name = name
+        self.lost = False
+
+    @property
+    def is_live(self) -> bool:
+        return not self.lost and not self.process.dead
+
+
+class Marks:
+    """The stored data of all processes."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.marks: dict[int, Mark] = {}
+        self.locks: dict[int, Held] = {}
+        self.votes: list[Held] = []
+        self.delay: RecoveryDelay | None = None
+        self.enabled = True
+        self.full_check_ms: int | None = None
+        self.rests: dict[BookieId, MaintenanceWindow] = {}
+        self._words = 0
+
+    def word(self) -> int:
+        """A number that was never used before."""
+        self._words += 1
+        return self._words
+
+    def lock(self, ledger: int) -> Held | None:
+        """The live lock of a ledger."""
+        held = self.locks.get(ledger)
+        return held if held is not None and held.is_live else None
+
+    def elected(self) -> Held | None:
+        self.votes = [vote for vote in self.votes if vote.is_live]
+        return self.votes[0] if self.votes else None
+
+    def expire(self, host: str) -> None:
+        """Ends the sessions of all processes of a host."""
+        for held in (*self.locks.values(), *self.votes):
+            if held.process.name.startswith(f"{host} "):
+                held.lost = True
+
+
+class SimUnderReplication(UnderReplication):
+    """One process's view. ``way``: delay of a request, or of the response to a read; ``answer``: of the response to a
+    change."""
+
+    def __init__(self, marks: Marks, process: Process, way: Way, answer: Way) -> None:
+        self._marks = marks
+        self._process = process
+        self._way = way
+        self._answer = answer
+
+    # ---- marks ------------------------------------------------------------------------------
+
+    async def mark(self, ledger: LedgerId, replicas: Collection[str], now_ms: int) -> None:
+        await self._way()
+        marks = self._marks
+        found = marks.marks.get(ledger)
+        before = UnderreplicatedLedger((), now_ms) if found is None else found.missing
+        after = before.marked_again(replicas, now_ms)
+        if found is None or after is not before:
+            marks.marks[ledger] = Mark(after, marks.word())
+            missing = " ".join(after.replicas)
+            marks.scheduler.say("metadata", "ledger %d is marked: %s", ledger, missing)
+        await self._answer()
+
+    async def ledgers(self) -> AsyncIterator[LedgerId]:
+        await self._way()
+        for ledger in sorted(self._marks.marks):
+            yield LedgerId(ledger)
+
+    async def look(self, ledger: LedgerId) -> Mark | None:
+        await self._way()
+        found = self._marks.marks.get(ledger)
+        await self._way()
+        return found
+
+    # ---- work -------------------------------------------------------------------------------
+
+    async def _take_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
+        await self._way()
+        if self._marks.lock(ledger) is not None:
+            return None
+        held = self._marks.locks[ledger] = Held(self._process, holder or "")
+        try:
+            await self._way()
+        except MetadataUnavailableError:
+            held.lost = True
+            raise
+        return Lock(ledger, held)
+
+    async def _give_back(self, lock: Lock) -> None:
+        if self._marks.locks.get(lock.ledger) is lock.owner:
+            del self._marks.locks[lock.ledger]
+        await self._way()
+
+    async def locked(self) -> frozenset[LedgerId]:
+        await self._way()
+        locks = self._marks.locks
+        return frozenset(LedgerId(ledger) for ledger, held in locks.items() if held.is_live)
+
+    async def holder(self, ledger: LedgerId) -> str | None:
+        await self._way()
+        held = self._marks.lock(ledger)
+        return None if held is None else held.name
+
+    async def finish(self, task: Task) -> bool:
+        await self._way()
+        marks = self._marks
+        found = marks.marks.get(task.ledger)
+        is_ours = marks.lock(task.ledger) is task.lock.owner
+        done = is_ours and found is not None and found.version == task.mark.version
+        if done:
+            del marks.marks[task.ledger]
+            marks.scheduler.say("metadata", "the mark of ledger %d is gone", task.ledger)
+        await self.unlock(task.lock)
+        await self._answer()
+        return done
+
+    # ---- the auditor ------------------------------------------------------------------------
+
+    def candidacy(self, name: str) -> Candidacy:
+        return SimCandidacy(self._marks, Held(self._process, name), self._way)
+
+    async def auditor(self) -> str | None:
+        await self._way()
+        elected = self._marks.elected()
+        return None if elected is None else elected.name
+
+    async def last_full_check_ms(self) -> int | None:
+        await self._way()
+        return self._marks.full_check_ms
+
+    async def set_last_full_check_ms(self, time_ms: int) -> None:
+        await self._way()
+        self._marks.full_check_ms = time_ms
+        await self._answer()
+
+    # ---- switches ---------------------------------------------------------------------------
+
+    async def enabled(self) -> bool:
+        await self._way()
+        return self._marks.enabled
+
+    async def set_enabled(self, enabled: bool) -> None:
+        await self._way()
+        self._marks.enabled = enabled
+        await self._answer()
+
+    async def recovery_delay(self) -> RecoveryDelay | None:
+        await self._way()
+        return self._marks.delay
+
+    async def set_recovery_delay_s(self, seconds: int) -> None:
+        await self._way()
+        before = self._marks.delay
+        self._marks.delay = RecoveryDelay(seconds, 0 if before is None else before.version + 1)
+        await self._answer()
+
+
+class SimCandidacy(Candidacy):
+    """A vote; cast again once its session has ended."""
+
+    def __init__(self, marks: Marks, vote: Held, way: Way) -> None:
+        self._marks = marks
+        self._vote = vote
+        self._way = way
+
+    async def is_elected(self) -> bool:
+        await self._way()
+        if not self._vote.is_live:
+            self._vote = Held(self._vote.process, self._vote.name)
+        if self._vote not in self._marks.votes:
+            self._marks.votes.append(self._vote)
+        return self._marks.elected() is self._vote
+
+    async def changed(self, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+
+    async def close(self) -> None:
+        self._vote.lost = True
+
+
+class SimRests(MaintenanceWindows):
+    """Without Java's auditors, which have no part in a simulated cluster."""
+
+    java = None
+
+    def __init__(self, marks: Marks, way: Way, answer: Way) -> None:
+        self._marks = marks
+        self._way = way
+        self._answer = answer
+
+    async def all(self) -> dict[BookieId, MaintenanceWindow]:
+        await self._way()
+        return dict(self._marks.rests)
+
+    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
+        await self._way()
+        self._marks.rests[bookie] = rest
+        await self._answer()
+
+    async def remove(self, bookie: BookieId) -> None:
+        await self._way()
+        self._marks.rests.pop(bookie, None)
+        await self._answer()

@@ -1,0 +1,470 @@
+"""The worker process of a simulated disk: the real store, bookie, commit groups and calls, under virtual time.
+
+What commit groups do in the background on threads is, here, a call that is made a little later, and whose end is seen a
+little later again: a crash may come between any two of these.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.errors import BkboxError, BugError, DiskError, IndexDamagedError
+from bkbox.ipc import messages
+from bkbox.ipc.channel import refusal
+from bkbox.ipc.frame_spans import segments
+from bkbox.ipc.messages import Message
+from bkbox.storage.disk import rebuild
+from bkbox.storage.disk.checkpoint import write_checkpoint
+from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.files import Files
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.index.ordered_store import OrderedStore
+from bkbox.storage.log.records import AckAfter
+from bkbox.worker.commit_groups import CommitGroups
+from bkbox.worker.control_handlers import Calls, opened, stopped
+from bkbox.worker.disk_maintenance import DiskMaintenance
+from bkbox.worker.frontend_link import FrontLink
+from bkbox.worker.ledger_migration import LedgerMigrations
+from bkbox.worker.loop import _CONCERNING_STATES
+from bkbox.worker.response_sender import RequestGroup
+from bkbox.worker.stages import Stages
+from proof.checks.observer import Observer
+from proof.sim.world.files import SimFiles
+from proof.sim.world.frontend import Frontend, SimLane
+from proof.sim.world.index import SimIndex
+from proof.sim.world.loop import Process
+
+_SLOT_BYTES = 128 << 10
+_TURN_S = 0.0001
+_WALL_MS = 1_700_000_000_000
+RESTED_S = 3.0
+"""Seconds without an append after which a disk counts as idle."""
+
+OpenIndex = Callable[[Path, bool, Process], SimIndex]
+
+
+class DeferredCall:
+    """A background call, as a future that is run when its time has come, or when it is waited for."""
+
+    __slots__ = ("_call", "_done")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._done = False
+
+    def run(self) -> None:
+        if not self._done:
+            self._call()
+            self._done = True
+
+    def done(self) -> bool:
+        return self._done
+
+    def result(self) -> None:
+        """Errors are raised where the call runs."""
+
+
+class SimGroups(CommitGroups):
+    """The real commit groups, with ``DeferredCall`` instead of threads."""
+
+    def __init__(self, worker: Worker, *of_groups: Any) -> None:
+        super().__init__(*of_groups)
+        self._worker = worker
+        os.close(self._event)
+
+    def _start(self, behind: Any, call: Callable[[], None], ended: Callable[[], None]) -> None:
+        late = DeferredCall(call)
+        behind.ended = ended
+        behind.future = late
+        self._worker.process.after(self._worker.sync_s(), self._run_late, late)
+
+    def _run_late(self, late: DeferredCall) -> None:
+        late.run()
+        self._worker.process.after(self._worker.sync_s() / 8, self._see_late)
+
+    def _see_late(self) -> None:
+        self._see()
+        self._go_on()
+        self._worker.flush()
+
+
+class NoStages(Stages):
+    """Records no stages: they are not read here."""
+
+    def record(self, group: object, work: object, durable_us: int) -> None:
+        """Nothing."""
+
+    def record_reads(self, group: object, reads: int) -> None:
+        """Nothing."""
+
+    def operations(self) -> dict[str, dict[str, int]]:
+        return {}
+
+    def values(self) -> dict[str, dict[str, int]]:
+        return {}
+
+
+_NO_STAGES = NoStages(0, lambda: 0)
+
+
+class SimFrontLink:
+    """The worker's end of the link to one front-end."""
+
+    def __init__(self, frontend: Frontend, lane: SimLane) -> None:
+        self.frontend = frontend
+        self.lane = lane
+        self.inbox: list[tuple[int, bytes]] = []
+        self._number = 0
+        self._slot = memoryview(bytearray(_SLOT_BYTES))
+        self._full: list[bytes] = []
+        self._writer = AnswerWriter(self._more)
+
+    def _more(self, used: int) -> memoryview:
+        if used:
+            self._full.append(bytes(self._slot[:used]))
+        return self._slot
+
+    def take(self) -> RequestGroup | None:
+        if self.frontend.process.dead:
+            raise EOFError
+        if not self.inbox:
+            return None
+        inbox, self.inbox = self.inbox, []
+        self._number += 1
+        area = memoryview(b"".join([frame for _, frame in inbox]))
+        group = RequestGroup(self._number, 0, area)
+        start = 0
+        located = group.segments
+        for number, frame in inbox:
+            end = start + len(frame)
+            located.append((number, 1, start, end))
+            start = end
+        return group
+
+    def answers(self, group: RequestGroup) -> AnswerWriter:
+        return self._writer
+
+    def done(self, group: RequestGroup, *, read_only: bool) -> None:
+        self.lane.writable = not read_only
+        self.flush()
+
+    def polled(self) -> AnswerWriter:
+        return self._writer
+
+    def flush(self) -> None:
+        """Hands over the responses that are ready."""
+        used = self._writer.finish()
+        if used:
+            self._full.append(bytes(self._slot[:used]))
+        if self._full:
+            full, self._full = self._full, []
+            for slot in full:
+                for number, _count, frames in segments(memoryview(slot), len(slot)):
+                    self.frontend.answered(self.lane, number, bytes(frames))
+
+
+class Worker:
+    """One disk's process. ``sync_ms``: minimum duration of a sync, and the mean of the addition;
+    ``list_s``: mean time in which it lists its ledgers."""
+
+    def __init__(
+        self,
+        process: Process,
+        bookie: str,
+        files: SimFiles,
+        open_index: OpenIndex,
+        observer: Observer,
+        sync_ms: tuple[float, float],
+        list_s: float,
+        put_index: Callable[[Path, SimIndex], None],
+    ) -> None:
+        self.process = process
+        self.bookie_id = bookie
+        self.files = files
+        self.sync_ms = sync_ms
+        self.list_s = list_s
+        self.slowness = 1
+        self.store: DiskStore | None = None
+        self.front: SimFrontLink | None = None
+        self.wall_offset_ms = 0
+        self._rng: random.Random = process.scheduler.rng
+        self._open_index = open_index
+        self._put_index = put_index
+        self._observer = observer
+        self._bookie: Bookie | None = None
+        self._groups: SimGroups | None = None
+        self._moves: LedgerMigrations | None = None
+        self._calls: Calls | None = None
+        self._space: DiskMaintenance | None = None
+        self._awake = False
+        self._poll_timer: Any = None
+        self._rest_timer: Any = None
+        self.opened_at = 0.0
+        """When it had replayed its log."""
+        self._told_trouble = False
+        self._disk = Path()
+
+    def release(self) -> None:
+        """Frees the memory of a dead process."""
+        self.store = self.front = self._bookie = self._groups = self._moves = self._calls = None
+        self._space = None
+
+    def sync_s(self) -> float:
+        least, mean = self.sync_ms
+        return (least + self._rng.expovariate(1.0) * mean) * self.slowness / 1000
+
+    def _ticks_us(self) -> int:
+        return int(self.process.scheduler.now * 1e6)
+
+    def _wall(self) -> int:
+        return _WALL_MS + self.wall_offset_ms + int(self.process.scheduler.now * 1e3)
+
+    # ---- the supervisor and repair --------------------------------------------------------------
+
+    def receive(self, message: Message) -> Message | None:
+        try:
+            return self._answer(message)
+        except BkboxError as error:
+            return refusal(error)
+        finally:
+            self.flush()
+
+    def _answer(self, message: Message) -> Message:
+        if isinstance(message, messages.OpenDisk):
+            return self._open(message)
+        if isinstance(message, messages.Stop):
+            return self._stop()
+        if self._calls is None or self._groups is None or self._bookie is None:
+            raise BugError("the disk is not open yet")
+        if isinstance(message, messages.GetStats):
+            self._bookie.watch_space(1.0, 0)
+        elif isinstance(message, _CONCERNING_STATES):
+            if isinstance(message, messages.ListLedgers):
+                self._groups.take()
+            self._groups.drain()
+        limbo = None
+        if isinstance(message, messages.ClearLimbo):
+            limbo = self._bookie.ledgers.record(message.ledger)
+        if isinstance(message, messages.MOVES_ON_DISKS):
+            assert self._moves is not None
+            return self._moves.answer(message, [])
+        if isinstance(message, messages.SPACE_CALLS):
+            return self._of_space(message, self._bookie, self._groups)
+        answer = self._calls.answer(message)
+        if isinstance(message, messages.MarkLedgers):
+            for ledger, flags, _has_key, _key in messages.MARK_ITEM.iter_unpack(message.payload):
+                if flags & messages.LIMBO:
+                    self._observer.entered_limbo(self.bookie_id, ledger)
+        if limbo is not None and limbo.limbo and isinstance(message, messages.ClearLimbo):
+            ledger = message.ledger
+            self.process.say("ledger %d leaves limbo", ledger)
+            with self.files.reads_succeed():
+                self._observer.left_limbo(
+                    self.bookie_id, ledger, lambda entry: self._is_readable(ledger, entry)
+                )
+        return answer
+
+    def _of_space(self, call: Message, bookie: Bookie, groups: SimGroups) -> Message:
+        if self._space is None:
+            assert self.store is not None
+            assert self._moves is not None
+            self._space = DiskMaintenance(
+                self.files, self._disk, self.store, bookie, groups, self._moves.ledgers_at_home, 0
+            )
+        if not isinstance(call, messages.ChangeLedgers):
+            return self._space.answer(call)
+        groups.take()
+        groups.drain()
+        before = self._emptied(call, bookie)
+        answer = self._space.answer(call)
+        for ledger in sorted(self._emptied(call, bookie) - before):
+            self.process.say("ledger %d is emptied", ledger)
+            self._observer.emptied(self.bookie_id, ledger)
+        return answer
+
+    def _emptied(self, call: messages.ChangeLedgers, bookie: Bookie) -> set[int]:
+        """The ledgers of the call of which nothing is left."""
+        ledgers = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
+        records = ((ledger, bookie.ledgers.record(ledger)) for ledger in ledgers)
+        return {ledger for ledger, record in records if record is not None and record.emptied}
+
+    def _is_readable(self, ledger: int, entry: int) -> bool:
+        assert self.store is not None
+        try:
+            return self.store.read_entry(ledger, entry) is not None
+        except DiskError:
+            return False
+
+    @property
+    def has_told_trouble(self) -> bool:
+        """True if its supervisor knows that the disk failed."""
+        return self._told_trouble
+
+    def is_resting(self, now: float) -> bool:
+        """True if nothing has kept it for a while from bringing its disk into a state that proves itself."""
+        store = self.store
+        return (
+            store is not None
+            and not self.process.dead
+            and store.failed_reason is None
+            and not store.is_held
+            and self.slowness == 1
+            and now - self.opened_at > RESTED_S
+        )
+
+    def _open(self, order: messages.OpenDisk) -> Message:
+        rebuilt = ""
+        try:
+            store, report = self._replayed(order)
+        except IndexDamagedError as error:
+            rebuilt = str(error)
+            self.process.say("the index of %s is made anew: %s", order.path, error)
+            self._rebuild(Path(order.path))
+            store, report = self._replayed(order)
+        self.process.say("replayed %s: %s", order.path, report)
+        self.opened_at = self.process.scheduler.now
+        self._disk = Path(order.path)
+        self.store = store
+        self._bookie = Bookie(store, wall_ms=self._wall, ticks_us=self._ticks_us)
+        self._groups = SimGroups(
+            self, store, self._bookie, _NO_STAGES, self._ticks_us, self._lost_front
+        )
+        self._moves = LedgerMigrations(
+            self.files, Path(order.path), store, self._bookie, self._groups, self._ticks_us
+        )
+        self._calls = Calls(store, self._bookie, _NO_STAGES, self._moves.ledgers_at_home)
+        self._bookie.watch_space(1.0, 0)
+        return opened(store, report, rebuilt)
+
+    def _rebuild(self, disk: Path) -> None:
+        """Does what rebuild_index does, into an index in memory."""
+        checkpoint = rebuild._checkpoint_of(self.files, disk)
+        fresh = SimIndex()
+        fresh.process = self.process
+        made = rebuild._Rebuild(
+            self.files, disk, LedgerIndex(fresh), checkpoint, lambda _done, _total: None
+        ).run()
+        if made.unreadable and checkpoint is not None:
+            write_checkpoint(self.files, disk, replace(checkpoint, held=True))
+        self._put_index(disk, fresh)
+
+    def _replayed(self, order: messages.OpenDisk) -> tuple[DiskStore, ReplayReport]:
+        def open_index(_files: Files, disk: Path, host_crash: bool) -> OrderedStore:
+            return self._open_index(disk, host_crash, self.process)
+
+        store = DiskStore.open(
+            self.files,
+            Path(order.path),
+            ack_after=AckAfter(order.ack_after),
+            journal_dir=Path(order.journal) if order.journal else None,
+            segment_bytes_max=order.segment_bytes_max,
+            checkpoint_bytes=order.checkpoint_bytes,
+            now_ms=self._wall,
+            open_index=open_index,
+            generation=order.generation,
+        )
+        try:
+            report = store.replay(
+                order.host_crash,
+                is_clean=order.is_clean,
+                seen=(order.seen[0], order.seen[1], order.seen[2]),
+            )
+        except IndexDamagedError:
+            store.abandon()
+            raise
+        return store, report
+
+    def _stop(self) -> Message:
+        self.process.after(0.0, self.process.die, "it was told to stop")
+        return stopped(self.store, self._groups)
+
+    # ---- the front-end --------------------------------------------------------------------------
+
+    def attach(self, frontend: Frontend, lane: SimLane) -> None:
+        """Serves a front-end; sends the list of ledgers first."""
+        assert self.store is not None
+        assert self._groups is not None
+        assert self._moves is not None
+        self._detach()
+        self._groups.drain()
+        self.front = SimFrontLink(frontend, lane)
+        ledgers = [ledger for ledger, _record in self._moves.ledgers_at_home()]
+        listed_s = _TURN_S + self.list_s * self._rng.expovariate(1.0)
+        frontend.process.after(listed_s, frontend.listed, lane, ledgers)
+        self._groups.attach(cast(FrontLink, self.front))
+
+    def _detach(self) -> None:
+        self.front = None
+        if self._groups is not None:
+            self._groups.detach()
+        if self._bookie is not None:
+            self._bookie.forget_connections()
+
+    def _lost_front(self) -> None:
+        self._detach()
+
+    def enqueue(self, number: int, frame: bytes) -> None:
+        """Takes a request from the front-end; ``wake`` follows."""
+        if self.front is not None and not self.process.dead:
+            self.front.inbox.append((number, frame))
+
+    def wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            self.process.after(_TURN_S, self._turn)
+
+    def _plan_rest(self) -> None:
+        groups = self._groups
+        if groups is None or self._rest_timer is not None or self.process.dead:
+            return
+        wait_us = groups.rest_wait_us
+        if wait_us is not None:
+            self._rest_timer = self.process.after(wait_us / 1e6 + 0.001, self._rest)
+
+    def _rest(self) -> None:
+        self._rest_timer = None
+        if self._groups is not None:
+            if self._groups.rest_wait_us == 0:
+                self._groups.rest()
+            self.flush()
+
+    def _turn(self) -> None:
+        self._awake = False
+        if self._groups is not None:
+            self._groups.take()
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends all responses that are ready; reports trouble once."""
+        self._plan_rest()
+        self._tell_trouble()
+        front, bookie = self.front, self._bookie
+        if front is None or bookie is None or self.process.dead:
+            return
+        if bookie.has_polls:
+            for connection, frames in bookie.polled():
+                for frame in frames:
+                    front.polled().put(connection, frame, 1)
+            if self._poll_timer is not None:
+                self._poll_timer.cancel()
+            wait_ms = bookie.polls_wait_ms
+            if wait_ms is not None:
+                self._poll_timer = self.process.after(wait_ms / 1000 + 0.001, self.flush)
+        front.flush()
+
+    def _tell_trouble(self) -> None:
+        store = self.store
+        if store is None or store.failed_reason is None or self._told_trouble or self.process.dead:
+            return
+        self._told_trouble = True
+        self.process.say("the disk failed: %s", store.failed_reason)
+        tell = getattr(self.process, "tell", None)
+        if tell is not None:
+            tell(messages.DiskFailed(reason=store.failed_reason))

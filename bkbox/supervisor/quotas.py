@@ -30,7 +30,7 @@ class QuotaState:
         self._coming: list[bytes] = []
 
     def take(self, message: Message) -> None:
-        """One of QUOTA_NEWS. Those of a repair worker that has not heard yet that there are no quotas any more, are
+        """OverQuota or QuotaUse. Those of a repair worker that has not heard yet that there are no quotas any more, are
         none."""
         if not self._bookie.config.quotas:
             return

@@ -414,7 +414,7 @@ class Supervisor:
         def says(message: messages.Message, _fds: list[int]) -> None:
             if isinstance(message, messages.JobReport) and self.jobs is not None:
                 self.jobs.report(message)
-            elif isinstance(message, messages.QUOTA_NEWS):
+            elif isinstance(message, messages.OverQuota | messages.QuotaUse):
                 self.quotas.take(message)
             elif message.call and self.changes is not None:
                 self._keeper.run(self.changes.drains.answer(repair, message))

@@ -94,7 +94,7 @@ def ended(pair: Pair) -> Iterator[Pair]:
     finally:
         pair.turns.close()
         pair.back.close()
-        pair.front._post.sock.close()
+        pair.front._socket.sock.close()
 
 
 def frames_of(group: RequestGroup) -> list[Found]:
@@ -222,7 +222,7 @@ def test_the_end_of_either_side(pair: Pair) -> None:
     pair.turn()
     assert pair.front.closed
     assert pair.front.unanswered() == [(1, 1, b"a")]
-    pair.front._post.sock.close()
+    pair.front._socket.sock.close()
     assert pair.take().slots == 1
     with pytest.raises(EOFError):
         pair.worker.take()

@@ -12,6 +12,8 @@ from pathlib import Path
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import ConnectionLostError
 from bkbox.ipc import messages
+from bkbox.ipc.channel import raise_refusal
+from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import Message
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
@@ -73,6 +75,8 @@ class Side(Disk):
         self.moves = LedgerMigrations(
             self.files, self.path, self.store, self.bookie, self.groups, ticks_us
         )
+        self.handlers = Handlers()
+        self.moves.register(self.handlers)
         self.child = Life()  # type: ignore[assignment]
         self.in_service = True
 
@@ -100,10 +104,15 @@ class Side(Disk):
         if not self.child.running:
             raise ConnectionLostError("the worker is gone")
         try:
-            return self.moves.answer(message, list(fds))
+            message.call = 1
+            reply = self.handlers.answer(message, [os.dup(fd) for fd in fds])
         except Crash:
             self.died()
             raise ConnectionLostError("the worker is gone") from None
+        assert reply is not None
+        if isinstance(reply, messages.Refused):
+            raise_refusal(reply)
+        return reply
 
     def died(self) -> None:
         if self.dies_with_host:

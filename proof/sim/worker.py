@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import DiskError, IndexDamagedError
@@ -344,7 +344,7 @@ class Worker:
             self.files, disk, LedgerIndex(fresh), checkpoint, lambda _done, _total: None
         ).run()
         if made.unreadable and checkpoint is not None:
-            write_checkpoint(self.files, disk, replace(checkpoint, held=True))
+            write_checkpoint(self.files, disk, replaced(checkpoint, held=True))
         self._put_index(disk, fresh)
 
     def _replayed(self, order: messages.OpenDisk) -> tuple[DiskStore, ReplayReport]:

@@ -23,9 +23,8 @@ together with ``lost`` not being empty or ``dropped`` not being 0, which the cal
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from bkbox.base.values import frozen_struct
+from bkbox.base.values import field, frozen_struct, struct
 from bkbox.storage.disk.checkpoint import Checkpoint
 from bkbox.storage.entries.entry_log import EntryLog
 from bkbox.storage.entries.log_indexer import LogIndexer
@@ -56,7 +55,7 @@ class Witnesses:
 NO_WITNESSES = Witnesses()
 
 
-@dataclass(slots=True)
+@struct
 class LogReplay:
     """What a replay read, cut and missed. ``lost`` says, in words, what had been durable and cannot be read;
     ``synced_ms``: all that was appended before was durable then, ms since 1970 (0: not known).
@@ -71,7 +70,7 @@ class LogReplay:
     lost: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@struct
 class _Segment:
     """One segment that was read: its last footer, what came after that, and its bad regions."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from bkbox.base.values import struct
 from bkbox.storage.disk.checkpoint import Checkpoint
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.index.extents import Extent
@@ -27,7 +27,7 @@ Regions = Mapping[int, Sequence[tuple[int, int]]]
 """Parts [start, end) of segments that cannot be read, by segment."""
 
 
-@dataclass(slots=True)
+@struct
 class Live:
     """What the index names of a segment: entries, and bytes of their records."""
 

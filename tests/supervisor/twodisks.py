@@ -171,6 +171,8 @@ class Pair:
         self.front = Front(self.source.uuid)
         self.moving = Moving(lambda: self.front)  # type: ignore[arg-type, return-value]
         self.promised = Promised()
+        self.may_be_fenced = False
+        """A fence was requested: without a response it may be durable all the same."""
         self.since = messages.EVERYTHING
 
     @property
@@ -183,14 +185,16 @@ class Pair:
         return [] if self.front.held else self.home.ask(frame)
 
     def add(self, *entries: int) -> None:
-        """Adds of the writer, or, once it is fenced, of a recovery."""
+        """Adds of the writer, or, once it may be fenced, of a recovery."""
+        recovery = self.may_be_fenced or self.promised.fenced
         for entry in entries:
             payload = b"%d" % entry * 50
-            frame = add3(LEDGER, entry, payload, recovery=self.promised.fenced)
+            frame = add3(LEDGER, entry, payload, recovery=recovery)
             if self.ask(frame) == [raw3.EOK]:
                 self.promised.entries[entry] = payload
 
     def fence(self) -> None:
+        self.may_be_fenced = True
         frame = read3(LEDGER, -1, flag=raw3.FENCE, key=raw3.master_key())
         if self.ask(frame) == [raw3.EOK]:
             self.promised.fenced = True

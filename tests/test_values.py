@@ -1,4 +1,4 @@
-"""@value against what a frozen dataclass does."""
+"""@frozen_struct against what a frozen dataclass does; @struct."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bkbox.base.values import frozen_struct, replaced
+from bkbox.base.values import as_dict, field, frozen_struct, replaced, struct
 
 
 @frozen_struct
@@ -30,6 +30,13 @@ class Other:
 @frozen_struct
 class Single:
     only: object
+
+
+@struct
+class Count:
+    of: str
+    number: int = 0
+    seen: list[int] = field(default_factory=list)
 
 
 def test_fields_by_place_by_name_and_by_default() -> None:
@@ -85,3 +92,14 @@ def test_match_and_replaced() -> None:
         case _:
             pytest.fail("not matched")
     assert replaced(Point(1, 2), y=5) == Point(1, 5)
+
+
+def test_a_struct_may_change_and_equals_itself_only() -> None:
+    one, other = Count("x"), Count("x")
+    assert one != other
+    assert len({one, other}) == 2
+    one.number += 1
+    one.seen.append(3)
+    assert (other.number, other.seen) == (0, []), "a default of its own"
+    assert Count("x", 1, [4]).seen == [4]
+    assert as_dict(one) == {"of": "x", "number": 1, "seen": [3]}

@@ -1,35 +1,64 @@
-"""Small immutable classes that cost little to define.
+"""Small classes that cost little to define: ``@frozen_struct`` and ``@struct``.
 
-``@frozen_struct`` is ``@dataclass(frozen=True, slots=True)`` for readers, for mypy and for ``match``: fields are the
-annotations of the class; a value equals others of its class with equal fields, has their hash and shows them all. A
-dataclass takes up to a millisecond to define, and a bookie would spend a quarter of its start on the messages of the
-protocols and the formats of the disk; a value class takes a tenth of that.
+For readers, for mypy and for ``match`` they are ``@dataclass(frozen=True, slots=True)`` and ``@dataclass(slots=True,
+eq=False)``: fields are the annotations of the class. A frozen struct equals others of its class with equal fields and
+has their hash; a struct, which may change, equals itself only. A dataclass takes up to a millisecond to define, and the
+module loads half of ``inspect``; a struct takes a tenth of that. What a start of a worker or a front-end loads uses
+these, and ``dataclasses`` nowhere.
 
-Left out for it: ``field()``, inheritance of fields, and the functions of ``dataclasses``. Immutability is checked by
-mypy, not at run time.
+What is left out for it: inheritance of fields, ``__post_init__``, and the functions of ``dataclasses`` beside the two
+here; and that a frozen struct does not change is checked by mypy, not when it runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeVar, cast, dataclass_transform
 
 _T = TypeVar("_T")
 
 
-@dataclass_transform(frozen_default=True)
+class _Factory:
+    """In the place of a default: makes one for each struct."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+
+def field(*, default_factory: Callable[[], _T]) -> _T:
+    """A field whose default is made anew for each struct."""
+    return cast(_T, _Factory(default_factory))
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen_struct(cls: type[_T]) -> type[_T]:
-    """Make a class of immutable values of it."""
+    """Make a class of values of it."""
+    compared = {
+        "_values": attrgetter(*cls.__annotations__),
+        "__eq__": _eq,
+        "__hash__": _hash,
+    }
+    return _made(cls, compared)
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+def struct(cls: type[_T]) -> type[_T]:
+    """Make a class of it whose fields may change."""
+    return _made(cls, {})
+
+
+def _made(cls: type[_T], compared: dict[str, Any]) -> type[_T]:
     names = tuple(cls.__annotations__)
     body = {name: item for name, item in vars(cls).items() if name not in _OF_THE_FIRST}
-    defaults = tuple(body.pop(name) for name in names if name in body)
+    defaults = {name: body.pop(name) for name in names if name in body}
+    body |= compared
     body |= {
         "__slots__": names,
         "__match_args__": names,
         "__init__": _init(names, defaults),
-        "_values": attrgetter(*names),
-        "__eq__": _eq,
-        "__hash__": _hash,
         "__repr__": _repr,
         "__qualname__": cls.__qualname__,
     }
@@ -41,11 +70,21 @@ def frozen_struct(cls: type[_T]) -> type[_T]:
 _OF_THE_FIRST = frozenset({"__dict__", "__weakref__"})
 
 
-def _init(names: tuple[str, ...], defaults: tuple[object, ...]) -> object:
-    lines = "".join(f" self.{name} = {name}\n" for name in names)
+def _init(names: tuple[str, ...], defaults: dict[str, Any]) -> object:
+    makers = {name: item.make for name, item in defaults.items() if type(item) is _Factory}
+    lines = "".join(
+        f" self.{name} = make_{name}() if {name} is absent else {name}\n"
+        if name in makers
+        else f" self.{name} = {name}\n"
+        for name in names
+    )
+    known: dict[str, Any] = {"absent": _Factory}
+    known |= {f"make_{name}": make for name, make in makers.items()}
     found: dict[str, Any] = {}
-    exec(f"def __init__(self, {', '.join(names)}):\n{lines}", {}, found)  # noqa: S102 names of fields
-    found["__init__"].__defaults__ = defaults
+    exec(f"def __init__(self, {', '.join(names)}):\n{lines}", known, found)  # noqa: S102 names of fields
+    found["__init__"].__defaults__ = tuple(
+        _Factory if name in makers else item for name, item in defaults.items()
+    )
     return found["__init__"]
 
 
@@ -65,6 +104,11 @@ def _repr(self: Any) -> str:
 
 
 def replaced(one: _T, **changes: object) -> _T:
-    """A copy of ``one`` with these fields changed."""
+    """A value like ``one`` but for these fields."""
+    return type(one)(**as_dict(one) | changes)
+
+
+def as_dict(one: object) -> dict[str, Any]:
+    """The fields of a struct by name."""
     made: Any = one
-    return type(one)(**{name: getattr(made, name) for name in made.__slots__} | changes)
+    return {name: getattr(made, name) for name in made.__slots__}

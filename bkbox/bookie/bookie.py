@@ -27,12 +27,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
 
 from bkbox.base.limits import EXPLICIT_LAC_BYTES_MAX, HOT_LEDGERS_MAX, LONG_POLL_MS_MAX
-from bkbox.base.values import replaced
+from bkbox.base.values import field, replaced, struct
 from bkbox.bookie import admission
 from bkbox.bookie.active import ActiveLedgers
 from bkbox.bookie.add_group import ENTRY_BYTES_MIN, AddBatch, AdmittedLedger
@@ -77,7 +76,7 @@ Add = v2.AddRequest | v3.AddRequest
 Read = v2.ReadRequest | v2.BatchReadRequest | v3.ReadRequest
 
 
-@dataclass(slots=True)
+@struct
 class SlowPathRequests:
     """The slow-path requests of a group."""
 

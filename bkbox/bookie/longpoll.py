@@ -11,13 +11,13 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from bkbox.base.limits import LONG_POLLS_MAX
+from bkbox.base.values import struct
 from bkbox.wire import v3
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class Poll:
     """A waiting poll: its connection, its request, and its deadline."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import select
 import socket
 import time
@@ -48,6 +49,7 @@ from bkbox.frontend.overload.protocol_error_throttle import ProtocolErrorThrottl
 from bkbox.frontend.paused_ledgers import PausedLedgers
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
+from bkbox.ipc.handlers import Handlers
 from bkbox.security.connection_limits import Peers
 from bkbox.security.rates import Buckets
 from bkbox.security.roles import FREE
@@ -73,6 +75,8 @@ class Frontend:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = Channel(control)
+        self._handlers = Handlers()
+        self._register(self._handlers)
         self._turns = EventLoop(FRONTEND_HELD_BYTES_MAX, self._end)
         self._links: dict[int, DiskLink] = {}
         self._sessions: dict[int, Connection] = {}
@@ -212,86 +216,100 @@ class Frontend:
 
     # ---- the supervisor's commands ------------------------------------------------------------------
 
+    def _register(self, handlers: Handlers) -> None:
+        handlers.on_fd(messages.OpenFrontend, self._open_port)
+        handlers.on(messages.SetAccessPolicy, self._set_access_policy)
+        handlers.on_fd(messages.AttachDisk, self._attach_disk)
+        handlers.on(messages.DiskUnavailable, self._on_disk_unavailable)
+        handlers.on(messages.NewLedgers, self._set_new_ledgers)
+        handlers.on(messages.LedgerChecked, self._on_ledger_checked)
+        handlers.on(messages.OverQuota, self._mark_over_quota)
+        handlers.on(messages.HoldLedger, self._hold_ledger)
+        handlers.on(messages.PlaceLedger, self._place_ledger)
+        handlers.on(messages.DiskJoins, self._on_disk_joins)
+        handlers.on(messages.DiskLeaves, self._on_disk_leaves)
+        handlers.on(messages.Settings, self._apply_settings)
+        handlers.on(messages.GetStats, lambda _call: messages.Stats(values=self._stats()))
+        handlers.on(messages.Stop, self._stop)
+
     def _command(self) -> None:
-        message, fds = self._control.receive()
-        if isinstance(message, messages.OpenFrontend):
-            self._open = message
-            self._paths = dict(zip(message.disks, message.disk_paths, strict=True))
-            self._places = LedgerDirectory(message.disks, self._turns.common.routes)
-            self._awaited = {self._places.disks.index(disk) for disk in message.attached}
-            self._listener = socket.socket(fileno=fds[0])
-            self._apply_limits({name: getattr(message, name) for name in _BOUNDS})
-            if (
-                not self._awaited
-            ):  # no disk is in service: the port is open all the same, and says so
-                self._listen()
-        elif isinstance(message, messages.SetAccessPolicy):
-            self._admit(AccessPolicy.from_order(message.payload))
-        elif isinstance(message, messages.AttachDisk):
-            self._attach(self._places.disks.index(message.disk), socket.socket(fileno=fds[0]))
-        elif isinstance(message, messages.DiskUnavailable):
-            self._places.on_list_lost(self._places.disks.index(message.disk))
-            self._control.send(messages.Done(call=message.call))
-        elif isinstance(message, messages.NewLedgers):
-            self._new_ledgers = message.allowed
-            self._places.set_free_space(message.free, message.closed)
-            if message.call:
-                self._control.send(messages.Done(call=message.call))
-        elif isinstance(message, messages.LedgerChecked):
-            self._vouching.found(message.ledger, Finding(message.finding), message.payload)
-        elif isinstance(message, messages.OverQuota):
-            ledgers = (each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(message.payload))
-            self._places.mark_over_quota(ledgers, more=message.more)
-        elif isinstance(message, messages.MOVES_OF_LEDGERS):
-            self._control.send(self._move(message))
-        elif isinstance(message, messages.DISKS_CHANGE):
-            self._control.send(self._change_disks(message))
-        elif isinstance(message, messages.Settings):
-            assert self._open is not None
-            self._open.frame_bytes_max = message.values["frame_bytes_max"]
-            inflight = message.values["connection_inflight_bytes_max"]
-            self._open.connection_inflight_bytes_max = inflight
-            self._apply_limits(message.values)
-            logs.set_level(message.values["log_level"])
-        elif isinstance(message, messages.GetStats):
-            self._control.send(messages.Stats(call=message.call, values=self._stats()))
-        elif isinstance(message, messages.Stop):
-            self._control.send(messages.Stopped(call=message.call, clean=True))
-            self._running = False
+        reply = self._handlers.answer(*self._control.receive())
+        if reply is not None:
+            self._control.send(reply)
 
-    def _move(self, message: messages.Message) -> messages.Message:
-        """Pauses a ledger for migration, or records its disk. Requests accepted before a pause are handed to its
-        worker first."""
-        if isinstance(message, messages.HoldLedger):
-            before = self._places.hold(message.ledger)
-            if before != MIGRATING:
-                self._holds.begin(message.ledger, before)
-                link = self._links.get(before)
-                if link is not None:
-                    link.hand_over()
-        elif isinstance(message, messages.PlaceLedger):
-            number = self._places.disks.index(message.disk)
-            self._places.record(number, (message.ledger,))
-            left, link = self._holds.end(message.ledger), self._links.get(number)
-            if left is not None and left != number and left in self._links and link is not None:
-                for session in self._authenticated_sessions():
-                    session.moved(message.ledger, self._links[left], link)
-        return messages.Done(call=message.call)
+    def _open_port(self, order: messages.OpenFrontend, fd: int) -> None:
+        self._open = order
+        self._paths = dict(zip(order.disks, order.disk_paths, strict=True))
+        self._places = LedgerDirectory(order.disks, self._turns.common.routes)
+        self._awaited = {self._places.disks.index(disk) for disk in order.attached}
+        self._listener = socket.socket(fileno=os.dup(fd))
+        self._apply_limits({name: getattr(order, name) for name in _BOUNDS})
+        if not self._awaited:  # no disk is in service: the port is open all the same, and says so
+            self._listen()
 
-    def _change_disks(self, message: messages.Message) -> messages.Message:
-        if isinstance(message, messages.DiskLeaves):
-            self._detach(self._places.disks.index(message.disk))
-            self._places.leave(message.disk)
-            del self._paths[message.disk]
-        elif isinstance(message, messages.DiskJoins):
-            if message.replaces:
-                self._detach(self._places.disks.index(message.replaces))
-                self._places.replace(message.replaces, message.disk)
-                del self._paths[message.replaces]
-            elif message.disk not in self._places.disks:
-                self._places.join(message.disk)
-            self._paths[message.disk] = message.path
-        return messages.Done(call=message.call)
+    def _set_access_policy(self, order: messages.SetAccessPolicy) -> None:
+        self._admit(AccessPolicy.from_order(order.payload))
+
+    def _attach_disk(self, order: messages.AttachDisk, fd: int) -> None:
+        self._attach(self._places.disks.index(order.disk), socket.socket(fileno=os.dup(fd)))
+
+    def _on_disk_unavailable(self, call: messages.DiskUnavailable) -> None:
+        self._places.on_list_lost(self._places.disks.index(call.disk))
+
+    def _set_new_ledgers(self, order: messages.NewLedgers) -> None:
+        self._new_ledgers = order.allowed
+        self._places.set_free_space(order.free, order.closed)
+
+    def _on_ledger_checked(self, found: messages.LedgerChecked) -> None:
+        self._vouching.found(found.ledger, Finding(found.finding), found.payload)
+
+    def _mark_over_quota(self, order: messages.OverQuota) -> None:
+        ledgers = (each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(order.payload))
+        self._places.mark_over_quota(ledgers, more=order.more)
+
+    def _apply_settings(self, order: messages.Settings) -> None:
+        assert self._open is not None
+        self._open.frame_bytes_max = order.values["frame_bytes_max"]
+        inflight = order.values["connection_inflight_bytes_max"]
+        self._open.connection_inflight_bytes_max = inflight
+        self._apply_limits(order.values)
+        logs.set_level(order.values["log_level"])
+
+    def _stop(self, _order: messages.Stop) -> messages.Stopped:
+        self._running = False
+        return messages.Stopped(clean=True)
+
+    def _hold_ledger(self, call: messages.HoldLedger) -> None:
+        """Pauses a ledger for its migration. Requests accepted before are handed to its worker first."""
+        before = self._places.hold(call.ledger)
+        if before != MIGRATING:
+            self._holds.begin(call.ledger, before)
+            link = self._links.get(before)
+            if link is not None:
+                link.hand_over()
+
+    def _place_ledger(self, call: messages.PlaceLedger) -> None:
+        """Records the disk of a ledger, whose pause ends."""
+        number = self._places.disks.index(call.disk)
+        self._places.record(number, (call.ledger,))
+        left, link = self._holds.end(call.ledger), self._links.get(number)
+        if left is not None and left != number and left in self._links and link is not None:
+            for session in self._authenticated_sessions():
+                session.moved(call.ledger, self._links[left], link)
+
+    def _on_disk_leaves(self, call: messages.DiskLeaves) -> None:
+        self._detach(self._places.disks.index(call.disk))
+        self._places.leave(call.disk)
+        del self._paths[call.disk]
+
+    def _on_disk_joins(self, call: messages.DiskJoins) -> None:
+        if call.replaces:
+            self._detach(self._places.disks.index(call.replaces))
+            self._places.replace(call.replaces, call.disk)
+            del self._paths[call.replaces]
+        elif call.disk not in self._places.disks:
+            self._places.join(call.disk)
+        self._paths[call.disk] = call.path
 
     def _detach(self, disk: int) -> None:
         link = self._links.get(disk)

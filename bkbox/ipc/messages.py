@@ -60,8 +60,10 @@ class _Fields:
 
     _names: ClassVar[frozenset[str]] = frozenset()
     _required: ClassVar[frozenset[str]] = frozenset()
+    recipients: ClassVar[frozenset[str]] = frozenset()
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, to: str = "") -> None:
+        cls.recipients = frozenset(to.split())
         own = cls.__annotations__.keys()
         cls._names = cls._names | own
         cls._required = cls._required | {name for name in own if not hasattr(cls, name)}
@@ -85,7 +87,11 @@ class _Fields:
 
 
 class Message(_Fields):
-    """Base of all messages; ``payload`` is not part of the JSON header."""
+    """Base of all messages; ``payload`` is not part of the JSON header.
+
+    ``to`` in a definition: the processes that handle the message, by table (ipc/handlers.py) except in the supervisor.
+    A reply has none: it goes to its caller.
+    """
 
     call: int = 0
     payload: bytes = b""
@@ -94,7 +100,7 @@ class Message(_Fields):
 # ---- supervisor to worker ---------------------------------------------------------------------------
 
 
-class OpenDisk(Message):
+class OpenDisk(Message, to="worker"):
     """Open the disk and replay its log. ``generation``: that of this start of the bookie. ``seen``: the disk's durable
     position as others know it, in the form of DiskStore.durable. The one descriptor is that of the disk's lock. Reply:
     DiskOpened or Refused.
@@ -115,7 +121,7 @@ class OpenDisk(Message):
     disk_usage_resume: float = 0.0
 
 
-class IndexProgress(Message):
+class IndexProgress(Message, to="supervisor"):
     """From a worker that rebuilds its disk's index before it opens it: bytes of the log read, and bytes in total."""
 
     done_bytes: int
@@ -145,7 +151,7 @@ class Refused(Message):
     text: str
 
 
-class ListLedgers(Message):
+class ListLedgers(Message, to="worker"):
     """One page of ledgers with an id > ``after``, in order. Reply: Page of LEDGER_ITEM."""
 
     after: int = -1
@@ -158,11 +164,11 @@ class Page(Message):
     more: bool = False
 
 
-class MarkLedgers(Message):
+class MarkLedgers(Message, to="worker"):
     """Fence and put into limbo the ledgers of the payload (MARK_ITEM each). Reply: Done once it is durable."""
 
 
-class ClearDirtyMarker(Message):
+class ClearDirtyMarker(Message, to="worker"):
     """Losses of earlier incarnations are accounted for: the disk may advance its checkpoint. Reply: Done."""
 
 
@@ -170,21 +176,21 @@ class Done(Message):
     """The call was carried out."""
 
 
-class SetReadOnlyReasons(Message):
+class SetReadOnlyReasons(Message, to="worker"):
     """Sets the read-only requests for this disk, of INTENTS in bookie/readonly.py. Reply: Done."""
 
     reasons: list[str]
 
 
-class AttachFrontend(Message):
+class AttachFrontend(Message, to="worker"):
     """The one descriptor is the link to the front-end; serve it."""
 
 
-class AttachRepair(Message):
+class AttachRepair(Message, to="worker"):
     """The one descriptor is a channel to the repair worker; answer its calls."""
 
 
-class GetStats(Message):
+class GetStats(Message, to="worker frontend repair"):
     """Reply: Stats."""
 
 
@@ -192,7 +198,7 @@ class Stats(Message):
     values: dict[str, Any]
 
 
-class GetLatency(Message):
+class GetLatency(Message, to="worker"):
     """Asks for the latency of adds since the repair worker, its only caller, asked last. Reply: Latency."""
 
 
@@ -203,7 +209,7 @@ class Latency(Message):
     p99_us: int
 
 
-class Stop(Message):
+class Stop(Message, to="worker frontend repair"):
     """Finish the requests in flight, make them durable and exit. Reply: Stopped."""
 
 
@@ -215,7 +221,7 @@ class Stopped(Message):
     durable: list[int] | None = None
 
 
-class DiskFailed(Message):
+class DiskFailed(Message, to="supervisor"):
     """Unsolicited, worker to supervisor: the disk failed. The next start must be treated as one after a host crash."""
 
     reason: str
@@ -224,14 +230,14 @@ class DiskFailed(Message):
 # ---- repair worker to disk worker -------------------------------------------------------------------
 
 
-class ListRuns(Message):
+class ListRuns(Message, to="worker"):
     """Lists a ledger's entries in the index from ``first`` on. Reply: Page of RANGE_ITEM."""
 
     ledger: int
     first: int = 0
 
 
-class CheckEntries(Message):
+class CheckEntries(Message, to="worker"):
     """Reads the entries of a range that are in the index and verifies their records. Reply: Page of the unreadable ones
     (RANGE_ITEM)."""
 
@@ -240,7 +246,7 @@ class CheckEntries(Message):
     last: int
 
 
-class ClearLimbo(Message):
+class ClearLimbo(Message, to="worker"):
     """Makes the ledger's entries durable, then takes it out of limbo, durably. Reply: Done."""
 
     ledger: int
@@ -249,7 +255,7 @@ class ClearLimbo(Message):
 # ---- space (worker/disk_maintenance.py): repair worker and supervisor to disk worker ---------------------------
 
 
-class ProbeDisk(Message):
+class ProbeDisk(Message, to="worker"):
     """Writes a small probe file on the disk and reads it back. Reply: Probed."""
 
 
@@ -259,7 +265,7 @@ class Probed(Message):
     problem: str = ""
 
 
-class GetSpace(Message):
+class GetSpace(Message, to="worker"):
     """Reply: Space."""
 
 
@@ -269,19 +275,19 @@ class Space(Message):
     values: dict[str, Any]
 
 
-class ExplainSegment(Message):
+class ExplainSegment(Message, to="worker"):
     """Asks why a segment is kept. Reply: Space."""
 
     segment: int
 
 
-class ListDeleted(Message):
+class ListDeleted(Message, to="worker"):
     """One page of deleted ledgers with an id > ``after``, in order. Reply: Page of DELETED_ITEM."""
 
     after: int = -1
 
 
-class ListBytes(Message):
+class ListBytes(Message, to="worker"):
     """Lists the usage on the disk of ledgers with an id > ``after``, in order, without those in the trash. The reply to
     the first page (-1) may be empty with ``more`` set: the disk is still counting; ask again. Reply: Page of
     BYTES_ITEM.
@@ -290,7 +296,7 @@ class ListBytes(Message):
     after: int = -1
 
 
-class ChangeLedgers(Message):
+class ChangeLedgers(Message, to="worker"):
     """Changes the state of the ledgers of the payload (LEDGER_ID_ITEM each), durably. ``action``: 'trash' (``now_ms``:
     the time of deletion), 'restore', 'empty' (removes the entries of those in the trash) or 'forget' (those that are
     empty). A ledger whose state has changed meanwhile is left alone. Reply: Changed.
@@ -304,7 +310,7 @@ class Changed(Message):
     ledgers: int
 
 
-class SurveyIndex(Message):
+class SurveyIndex(Message, to="worker"):
     """Continues the scan of the index, or starts one with ``begin``. It looks for entries in the regions of the payload
     (REGION_ITEM each), or in segments that do not exist. Reply: Surveyed."""
 
@@ -317,7 +323,7 @@ class Surveyed(Message):
     done: bool
 
 
-class ListSegments(Message):
+class ListSegments(Message, to="worker"):
     """One page of sealed segments with an id > ``after``, in order, with the results of the last index scan. Reply:
     Page of SEGMENT_ITEM.
     """
@@ -325,7 +331,7 @@ class ListSegments(Message):
     after: int = 0
 
 
-class CompactSegment(Message):
+class CompactSegment(Message, to="worker"):
     """Continues copying the live data out of a segment, or starts to with ``begin``. Reply: Compacted."""
 
     segment: int
@@ -342,7 +348,7 @@ class Compacted(Message):
     bytes: int = 0
 
 
-class StoreAll(Message):
+class StoreAll(Message, to="worker"):
     """Takes a checkpoint that covers everything written before the call with ``begin``. Reply: Stored; repeat the call
     until it is ``done``."""
 
@@ -353,11 +359,11 @@ class Stored(Message):
     done: bool
 
 
-class SpendReserve(Message):
+class SpendReserve(Message, to="worker"):
     """Releases the disk's reserve to the calling compaction. Reply: Stored; not ``done`` if there is no reserve."""
 
 
-class RemoveSegment(Message):
+class RemoveSegment(Message, to="worker"):
     """Removes a segment that was copied, if a later index scan found nothing in it. Reply: Removed."""
 
     segment: int
@@ -370,7 +376,7 @@ class Removed(Message):
     bytes: int = 0
 
 
-class ScrubSegment(Message):
+class ScrubSegment(Message, to="worker"):
     """Verifies some records of a segment from ``offset`` on. Reply: Scrubbed."""
 
     segment: int
@@ -388,7 +394,7 @@ class Scrubbed(Message):
     regions: int
 
 
-class RecordScrub(Message):
+class RecordScrub(Message, to="worker"):
     """Records durably that the scrub has finished all segments before this one; 0: all there were. ``now_ms``: the
     present time. ``bad``: the unreadable regions of the last finished segment, (segment, start, end) each. Reply: Done.
     """
@@ -398,7 +404,7 @@ class RecordScrub(Message):
     bad: list[tuple[int, int, int]]
 
 
-class RecordComparison(Message):
+class RecordComparison(Message, to="worker"):
     """Records durably that in the present pass all ledgers before this one were compared with other bookies.
 
     Reply: Done.
@@ -407,29 +413,10 @@ class RecordComparison(Message):
     ledger: int
 
 
-SPACE_CALLS = (
-    ProbeDisk,
-    GetSpace,
-    ExplainSegment,
-    ListDeleted,
-    ListBytes,
-    ChangeLedgers,
-    SurveyIndex,
-    ListSegments,
-    CompactSegment,
-    StoreAll,
-    SpendReserve,
-    RemoveSegment,
-    ScrubSegment,
-    RecordScrub,
-    RecordComparison,
-)
-
-
 # ---- supervisor to front-end ------------------------------------------------------------------------
 
 
-class OpenFrontend(Message):
+class OpenFrontend(Message, to="frontend"):
     """Start serving. The one descriptor is the bound socket; it starts listening once the disks in ``attached`` have
     listed their ledgers, or are lost. ``disk_paths``: folders whose file systems make up the bookie's size."""
 
@@ -446,7 +433,7 @@ class OpenFrontend(Message):
     idle_timeout_s: float = 0.0
 
 
-class SetAccessPolicy(Message):
+class SetAccessPolicy(Message, to="frontend"):
     """The access policy from now on (frontend/access/access_policy.py); sent before OpenFrontend and whenever it
     changes. The payload is JSON, with the secrets that the configuration refers to. No reply."""
 
@@ -454,19 +441,19 @@ class SetAccessPolicy(Message):
         return "SetAccessPolicy(…)"
 
 
-class AttachDisk(Message):
+class AttachDisk(Message, to="frontend repair"):
     """The one descriptor is the link to the worker of this disk."""
 
     disk: str
 
 
-class DiskUnavailable(Message):
+class DiskUnavailable(Message, to="frontend"):
     """This disk is about to be marked: create no ledger until it has listed its ledgers again. Reply: Done."""
 
     disk: str
 
 
-class NewLedgers(Message):
+class NewLedgers(Message, to="frontend"):
     """``allowed``: clients may create ledgers from now on; initially they may. Fences, recovery adds and repair always
     may.
 
@@ -479,17 +466,17 @@ class NewLedgers(Message):
     closed: list[str] = []  # noqa: RUF012
 
 
-class Listening(Message):
+class Listening(Message, to="supervisor"):
     """Unsolicited, front-end to supervisor: the ledgers of the attached disks are known and the port is open."""
 
 
-class CheckLedger(Message):
+class CheckLedger(Message, to="supervisor"):
     """Unsolicited, front-end to supervisor: look this ledger up in the metadata store. LedgerChecked follows."""
 
     ledger: int
 
 
-class LedgerChecked(Message):
+class LedgerChecked(Message, to="frontend"):
     """``finding``: a value of vouching.Finding. The payload is the ledger's key; empty if it has no password."""
 
     ledger: int
@@ -499,7 +486,7 @@ class LedgerChecked(Message):
 # ---- supervisor to repair worker --------------------------------------------------------------------
 
 
-class OpenRepair(Message):
+class OpenRepair(Message, to="repair"):
     """The environment and the rate limits of this bookie's jobs; 0: no limit. ``client``: options of the client that
     reaches other bookies, in addition to those for racks. Descriptors follow by AttachDisk."""
 
@@ -534,7 +521,7 @@ class OpenRepair(Message):
 # ---- quotas: repair worker to supervisor (supervisor/quotas.py) ----------------------------------------
 
 
-class OverQuota(Message):
+class OverQuota(Message, to="supervisor frontend"):
     """A page of the ledgers whose owner is over its quota, LEDGER_ID_ITEM each; the supervisor forwards it to the
     front-end. The previous set applies until the last page has arrived."""
 
@@ -545,10 +532,10 @@ OVER_QUOTA_PAGE = 8_192
 """Ledgers per OverQuota page."""
 
 
-class QuotaUse(Message):
-    """The usage of owners: (owner, bytes, quota in bytes, True if exceeded) each. ``unlisted_owners``: the number of
-    owners left out for brevity. ``checked_ms``: the time of the measurement. ``problem``: why it failed; the previous
-    figures then stand.
+class QuotaUse(Message, to="supervisor"):
+    """The usage of owners: (owner, bytes, quota in bytes, True if exceeded) each. ``others``: owners that are left out
+    for brevity. ``looked_ms``: the time of the measurement. ``problem``: why it failed; the previous figures then
+    stand.
     """
 
     owners: list[list[Any]] = []  # noqa: RUF012 - never changed
@@ -557,13 +544,10 @@ class QuotaUse(Message):
     problem: str = ""
 
 
-QUOTA_NEWS = (OverQuota, QuotaUse)
-
-
 # ---- a ledger moves from one disk to another (worker/ledger_migration.py, supervisor/disks/ledger_
 
 
-class GetLedger(Message):
+class GetLedger(Message, to="worker"):
     """To a disk worker. Reply: LedgerInfo."""
 
     ledger: int
@@ -581,7 +565,7 @@ EVERYTHING = [0, 0]
 """The log position before the first record."""
 
 
-class StartImport(Message):
+class StartImport(Message, to="worker"):
     """To the target's worker: start a copy of a ledger, which is not valid until it is committed. An earlier
     unfinished copy is started anew. ``state`` and ``payload`` as in LedgerInfo. Reply: Done.
     """
@@ -590,7 +574,7 @@ class StartImport(Message):
     state: str
 
 
-class ReadLedger(Message):
+class ReadLedger(Message, to="worker"):
     """To the source's worker: write the next entries of a ledger into the file of the one descriptor, each after its
     length (u32). ``since``: starts a pass over entries at or behind this log position, which is EVERYTHING or where an
     earlier pass with this worker began; None continues the present pass. Reply: EntriesRead.
@@ -611,7 +595,7 @@ class EntriesRead(Message):
     began: list[int]
 
 
-class ImportEntries(Message):
+class ImportEntries(Message, to="worker"):
     """To the target's worker: store the entries in the first ``size`` bytes of the one descriptor's file. Refused if
     no import of the ledger is in progress. Reply: EntriesImported.
     """
@@ -626,7 +610,7 @@ class EntriesImported(Message):
     crowded: bool
 
 
-class SealExport(Message):
+class SealExport(Message, to="worker"):
     """To the source's worker: every request for the ledger is done and answered; record durably that it is about to
     migrate to the disk ``target``. Nothing changes the ledger from here on. Reply: LedgerInfo.
     """
@@ -635,7 +619,7 @@ class SealExport(Message):
     target: str
 
 
-class CommitImport(Message):
+class CommitImport(Message, to="worker"):
     """To the target's worker. With ``commit``: the copy is the whole ledger, in this state; make it durable, and the
     ledger is on this disk from then on; refused if no import is in progress. Without: discard the copy, unless the
     ledger is on this disk already. ``state`` and ``payload`` as in LedgerInfo. Reply: Arrived.
@@ -652,7 +636,7 @@ class Arrived(Message):
     at_home: bool
 
 
-class EndExport(Message):
+class EndExport(Message, to="worker"):
     """To the source's worker: if the ledger is ``gone``, forget it durably; else it stays. Does nothing if the ledger
     is not about to leave. Reply: Done."""
 
@@ -660,7 +644,7 @@ class EndExport(Message):
     gone: bool
 
 
-class ListMigrations(Message):
+class ListMigrations(Message, to="worker"):
     """To a disk worker. Reply: MigrationList."""
 
 
@@ -672,36 +656,21 @@ class MigrationList(Message):
     leaving: dict[str, str]
 
 
-MOVES_ON_DISKS = (
-    GetLedger,
-    StartImport,
-    ReadLedger,
-    ImportEntries,
-    SealExport,
-    CommitImport,
-    EndExport,
-    ListMigrations,
-)
-
-
-class HoldLedger(Message):
+class HoldLedger(Message, to="frontend"):
     """To the front-end: hand all requests for the ledger to its worker, then pause it: later requests wait. Reply:
     Done."""
 
     ledger: int
 
 
-class PlaceLedger(Message):
+class PlaceLedger(Message, to="frontend"):
     """To the front-end: the ledger is on this disk; requests that wait for it resume. Reply: Done."""
 
     ledger: int
     disk: str
 
 
-MOVES_OF_LEDGERS = (HoldLedger, PlaceLedger)
-
-
-class MoveLedger(Message):
+class MoveLedger(Message, to="supervisor"):
     """Repair worker to supervisor: all of the ledger except what was written ``since`` (as in ReadLedger) is on
     ``target`` already. Copy the rest and commit the migration. Reply: Moved."""
 
@@ -711,7 +680,7 @@ class MoveLedger(Message):
     since: list[int]
 
 
-class FindDisk(Message):
+class FindDisk(Message, to="supervisor"):
     """Repair worker to supervisor: asks for the target disk of the next ledger that leaves this disk. Reply:
     DiskSpaceReply.
     """
@@ -737,7 +706,7 @@ class Moved(Message):
 # ---- adding and removing disks ----------------------------------------------------------------------
 
 
-class DiskJoins(Message):
+class DiskJoins(Message, to="frontend"):
     """Supervisor to front-end: a new disk, which is attached later. ``replaces``: the disk that it replaces, under
     which its ledgers are known. Reply: Done."""
 
@@ -746,16 +715,13 @@ class DiskJoins(Message):
     replaces: str = ""
 
 
-class DiskLeaves(Message):
+class DiskLeaves(Message, to="frontend"):
     """Supervisor to front-end: this disk, which holds no ledgers, is removed. Reply: Done."""
 
     disk: str
 
 
-DISKS_CHANGE = (DiskJoins, DiskLeaves)
-
-
-class Draining(Message):
+class Draining(Message, to="supervisor"):
     """Repair worker to supervisor: starts or, without ``wanted``, ends the draining of a disk, which then migrates its
     ledgers away and accepts no new ones. Refused with the reason if it is not possible. Reply: Done, once it is so."""
 
@@ -763,7 +729,7 @@ class Draining(Message):
     wanted: bool
 
 
-class Retiring(Message):
+class Retiring(Message, to="supervisor"):
     """Repair worker to supervisor: with ``wanted``, the bookie accepts no more entries because it is being
     decommissioned. Reply: Done, once it is so."""
 
@@ -773,7 +739,7 @@ class Retiring(Message):
 # ---- jobs: supervisor to repair worker and back -----------------------------------------------------
 
 
-class StartJob(Message):
+class StartJob(Message, to="repair"):
     """Runs a job (bkbox/jobs). ``id`` is new, or its earlier run ended with its process. No reply."""
 
     id: int
@@ -781,7 +747,7 @@ class StartJob(Message):
     arguments: dict[str, str]
 
 
-class ControlJob(Message):
+class ControlJob(Message, to="repair"):
     """``action``: a JobAction. ``bytes_per_second`` goes with 'rate'; with ``id`` 0 it applies to all jobs together. No
     reply; ignored if the job has ended."""
 
@@ -790,7 +756,7 @@ class ControlJob(Message):
     bytes_per_second: int = 0
 
 
-class JobReport(Message):
+class JobReport(Message, to="supervisor"):
     """Unsolicited, repair worker to supervisor: ``id`` and those fields of a Job that its run determines."""
 
     values: dict[str, Any]
@@ -799,7 +765,7 @@ class JobReport(Message):
 # ---- supervisor to workers and front-end: a changed configuration -----------------------------------
 
 
-class Settings(Message):
+class Settings(Message, to="worker frontend repair"):
     """All configuration keys that can change at run time, with their present values. No reply."""
 
     values: dict[str, Any]

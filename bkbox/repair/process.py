@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import socket
 import time
@@ -18,9 +19,11 @@ from bkbox.base import logs
 from bkbox.base.ids import BookieId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
-from bkbox.errors import BkboxError, BugError, ConfigError
+from bkbox.errors import BkboxError, ConfigError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.handlers import Handlers
+from bkbox.ipc.messages import Message
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.context import Environment
@@ -39,6 +42,9 @@ class RepairProcess:
 
     def __init__(self, orders: Sequence[Order]) -> None:
         self._finished = asyncio.Event()
+        self._handlers = Handlers()
+        self._handlers.on(messages.Stop, lambda _order: self._finished.set())
+        self._handlers.on(messages.GetStats, lambda _call: messages.Stats(values={}))
         self._orders: asyncio.Queue[Order] = asyncio.Queue()
         for order in orders:
             self._orders.put_nowait(order)
@@ -56,14 +62,14 @@ class RepairProcess:
         finished.cancel()
         await asyncio.gather(work, finished, return_exceptions=True)
 
-    def _take(self, message: messages.Message, fds: list[int]) -> None:
-        if isinstance(message, messages.Stop):
-            self._finished.set()
-        elif isinstance(message, messages.GetStats):  # a liveness check of this loop
-            assert self._control is not None
-            self._control.send(messages.Stats(call=message.call, values={}))
-        else:
+    def _take(self, message: Message, fds: list[int]) -> None:
+        """Handle at once what needs no scheduler; GetStats checks that this loop is alive. The rest waits for it."""
+        if not isinstance(message, messages.Stop | messages.GetStats):
             self._orders.put_nowait((message, fds))
+            return
+        reply = self._handlers.answer(message, fds)
+        if reply is not None and self._control is not None:
+            self._control.send(reply)
 
     async def _work(self) -> None:
         order, _fds = await self._orders.get()
@@ -87,10 +93,11 @@ class RepairProcess:
             scheduler = Scheduler(environment, JOBS, self._report)
             assert self._control is not None
             quotas = QuotaWatch(environment, self._control.send)
+            self._register(environment, scheduler, quotas)
             beside = [
                 asyncio.ensure_future(scheduler.tell()),
                 asyncio.ensure_future(scheduler.watch_foreground()),
-                asyncio.ensure_future(self._obey(environment, scheduler, quotas)),
+                asyncio.ensure_future(self._obey()),
                 asyncio.ensure_future(quotas.run()),  # after the disks whose orders have arrived
             ]
             try:
@@ -101,24 +108,24 @@ class RepairProcess:
                 await asyncio.gather(*beside, return_exceptions=True)
                 await scheduler.close()
 
-    async def _obey(
-        self, environment: Environment, scheduler: Scheduler, quotas: QuotaWatch
-    ) -> None:
+    async def _obey(self) -> None:
         while True:
-            message, fds = await self._orders.get()
-            match message:
-                case messages.AttachDisk():
-                    environment.disks[message.disk] = AsyncChannel(socket.socket(fileno=fds[0]))
-                case messages.StartJob():
-                    scheduler.start(message)
-                case messages.ControlJob():
-                    scheduler.control(message)
-                case messages.Settings():
-                    logs.set_level(message.values["log_level"])
-                    scheduler.configure(message)
-                    quotas.configure(message.values)
-                case _:
-                    raise BugError(f"the repair worker does not take {type(message).__name__}")
+            self._handlers.answer(*await self._orders.get())
+
+    def _register(self, environment: Environment, scheduler: Scheduler, quotas: QuotaWatch) -> None:
+        def attach(order: messages.AttachDisk, fd: int) -> None:
+            disk = socket.socket(fileno=os.dup(fd))
+            environment.disks[order.disk] = AsyncChannel(disk)
+
+        def apply(order: messages.Settings) -> None:
+            logs.set_level(order.values["log_level"])
+            scheduler.configure(order)
+            quotas.configure(order.values)
+
+        self._handlers.on_fd(messages.AttachDisk, attach)
+        self._handlers.on(messages.StartJob, scheduler.start)
+        self._handlers.on(messages.ControlJob, scheduler.control)
+        self._handlers.on(messages.Settings, apply)
 
     async def _connect(self, order: messages.OpenRepair) -> MetadataStore:
         while True:

@@ -25,7 +25,6 @@ import signal
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,6 +34,7 @@ from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
 from bkbox.base.ids import BookieId
 from bkbox.base.logs.rate_limited import RateLimited
+from bkbox.base.values import replaced
 from bkbox.config.schema import Config, address_of
 from bkbox.config.values import join_address
 from bkbox.errors import (
@@ -320,8 +320,8 @@ class Supervisor:
 
     async def _stamp_replaced(self, base: StartupResources) -> None:
         """Stamps the cookies once all disks that replace a lost one are accounted for."""
-        replaced = [disk for disk in self.disks if disk.needs_stamp]
-        if replaced and all(disk.settled for disk in replaced):
+        stamped = [disk for disk in self.disks if disk.needs_stamp]
+        if stamped and all(disk.settled for disk in stamped):
             await self._when_available("stamping cookies", lambda: self._stamp(base))
 
     async def _when_available(self, phase: str, step: Callable[[], Awaitable[_T]]) -> _T:
@@ -414,7 +414,7 @@ class Supervisor:
         def says(message: messages.Message, _fds: list[int]) -> None:
             if isinstance(message, messages.JobReport) and self.jobs is not None:
                 self.jobs.report(message)
-            elif isinstance(message, messages.QUOTA_NEWS):
+            elif isinstance(message, messages.OverQuota | messages.QuotaUse):
                 self.quotas.take(message)
             elif message.call and self.changes is not None:
                 self._keeper.run(self.changes.drains.answer(repair, message))
@@ -514,7 +514,7 @@ class Supervisor:
     def _run_on(self, disk: Disk) -> Incarnation:
         """This run as the disk's marker describes it now. An unknown mount equals no other."""
         mount = self.mount_identity(disk.path) or f"not known {uuid.uuid4()}"
-        return replace(self._run, mount=mount)
+        return replaced(self._run, mount=mount)
 
     def mount_identity(self, folder: Path) -> str:
         return mount_identity(HostFiles(), folder)

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from dataclasses import field as derived
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -56,7 +54,6 @@ class Label(Enum):
 _DELIMITED = (Kind.STRING, Kind.BYTES, Kind.VIEW, Kind.MESSAGE)
 
 
-@dataclass(frozen=True, slots=True)
 class Field:
     """One field; ``enum`` or ``message`` is its type if the kind is ENUM or MESSAGE.
 
@@ -65,28 +62,30 @@ class Field:
     ``of_number`` or ``of_part`` converts what was read, a number of 64 bits or a view, to a value; None is no value.
     """
 
-    number: int
-    name: str
-    kind: Kind
-    label: Label = Label.OPTIONAL
-    enum: type[IntEnum] | None = None
-    message: Message | None = None
-    strict: bool = False
-    key: int = derived(init=False, repr=False, compare=False)
-    tag: bytes = derived(init=False, repr=False, compare=False)
-    members: dict[int, IntEnum] = derived(init=False, repr=False, compare=False)
-    of_number: Callable[[int], int | None] = derived(init=False, repr=False, compare=False)
-    of_part: Callable[[memoryview], Any] = derived(init=False, repr=False, compare=False)
-    repeated: bool = derived(init=False, repr=False, compare=False)
+    __slots__ = (
+        *("enum", "key", "kind", "label", "members", "message", "name", "number"),
+        *("of_number", "of_part", "repeated", "strict", "tag"),
+    )
 
-    def __post_init__(self) -> None:
-        members = {} if self.enum is None else {member.value: member for member in self.enum}
-        object.__setattr__(self, "members", members)
-        object.__setattr__(self, "key", self.number << 3 | (2 if self.kind in _DELIMITED else 0))
-        object.__setattr__(self, "tag", encode_varint(self.key))
-        object.__setattr__(self, "of_number", _of_number(self))
-        object.__setattr__(self, "of_part", _of_part(self))
-        object.__setattr__(self, "repeated", self.label is Label.REPEATED)
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        kind: Kind,
+        label: Label = Label.OPTIONAL,
+        enum: type[IntEnum] | None = None,
+        message: Message | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.number, self.name, self.kind, self.label = number, name, kind, label
+        self.enum, self.message, self.strict = enum, message, strict
+        members: dict[int, IntEnum] = {} if enum is None else {each.value: each for each in enum}
+        self.members = members
+        self.key = number << 3 | (2 if kind in _DELIMITED else 0)
+        self.tag = encode_varint(self.key)
+        self.of_number: Callable[[int], int | None] = _of_number(self)
+        self.of_part: Callable[[memoryview], Any] = _of_part(self)
+        self.repeated = label is Label.REPEATED
 
 
 class Message:

@@ -7,9 +7,10 @@ from itertools import islice
 
 from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
-from bkbox.errors import BugError, DamagedError, DiskError
+from bkbox.errors import DamagedError, DiskError
 from bkbox.ipc import messages
-from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS, Message
+from bkbox.ipc.handlers import Handlers
+from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS
 from bkbox.storage.disk.disk import DiskStore, ReplayReport
 from bkbox.storage.log.records import LedgerRecord
 from bkbox.worker.commit_groups import CommitGroups
@@ -51,42 +52,41 @@ def stopped(store: DiskStore | None, groups: CommitGroups | None) -> messages.St
     return messages.Stopped(clean=True, durable=list(store.durable))
 
 
-class Calls:
+class ControlHandlers:
     """Handles the calls to an open disk."""
 
     def __init__(
-        self, store: DiskStore, bookie: Bookie, stages: Stages, ledgers: ListLedgers | None = None
+        self,
+        store: DiskStore,
+        bookie: Bookie,
+        groups: CommitGroups,
+        stages: Stages,
+        watch_space: Callable[[], None],
+        ledgers: ListLedgers,
     ) -> None:
-        """``ledgers``: lists the ledgers assigned to this disk; None, where no ledger ever migrates: all that
-        are on it."""
+        """``watch_space``: checks the disk's free space. ``ledgers``: lists the ledgers assigned to this disk."""
         self._store = store
         self._bookie = bookie
+        self._groups = groups
         self._stages = stages
-        self._ledgers = ledgers or store.ledgers
+        self._watch_space = watch_space
+        self._ledgers = ledgers
 
-    def answer(self, call: Message) -> Message:
-        """Carry out one call. Raises BkboxError, which is passed to the caller's process."""
-        if isinstance(call, messages.ListLedgers):
-            return self._list_ledgers(call)
-        if isinstance(call, messages.MarkLedgers):
-            return self._mark(call)
-        if isinstance(call, messages.ListRuns):
-            return self._list_runs(call)
-        if isinstance(call, messages.CheckEntries):
-            return self._check(call)
-        if isinstance(call, messages.ClearLimbo):
-            return self._clear_limbo(call)
-        if isinstance(call, messages.ClearDirtyMarker):
-            self._store.settle()
-            return messages.Done()
-        if isinstance(call, messages.GetStats):
-            return messages.Stats(values=self._stats())
-        if isinstance(call, messages.GetLatency):
-            adds, p99_us = self._stages.latest()
-            return messages.Latency(adds=adds, p99_us=p99_us)
-        raise BugError(f"a disk worker does not answer {type(call).__name__}")
+    def register(self, handlers: Handlers) -> None:
+        """Add the handlers, which raise BkboxError."""
+        handlers.on(messages.ListLedgers, self._list_ledgers)
+        handlers.on(messages.MarkLedgers, self._mark)
+        handlers.on(messages.ListRuns, self._list_runs)
+        handlers.on(messages.CheckEntries, self._check)
+        handlers.on(messages.ClearLimbo, self._clear_limbo)
+        handlers.on(messages.ClearDirtyMarker, self._clear_dirty_marker)
+        handlers.on(messages.SetReadOnlyReasons, self._set_read_only_reasons)
+        handlers.on(messages.GetStats, self._get_stats)
+        handlers.on(messages.GetLatency, self._get_latency)
 
     def _list_ledgers(self, call: messages.ListLedgers) -> messages.Page:
+        self._groups.take()  # # a ledger that waits there to be created belongs in the list
+        self._groups.drain()
         wanted = (
             (ledger, FENCED * record.fenced | LIMBO * record.limbo | ACTIVE * record.active)
             for ledger, record in self._ledgers(call.after)
@@ -96,8 +96,9 @@ class Calls:
         payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
         return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
 
-    def _mark(self, call: messages.MarkLedgers) -> messages.Done:
+    def _mark(self, call: messages.MarkLedgers) -> None:
         """Phase one. A mark only adds: an existing fence or limbo stays, and so does a known key."""
+        self._groups.drain()
         states: dict[int, LedgerRecord] = {}
         for ledger, flags, has_key, key in messages.MARK_ITEM.iter_unpack(call.payload):
             before = self._bookie.ledgers.record(ledger) or LedgerRecord()
@@ -108,7 +109,6 @@ class Calls:
             if after != before:
                 states[ledger] = after
         self._bookie.set_states(states)
-        return messages.Done()
 
     def _list_runs(self, call: messages.ListRuns) -> messages.Page:
         runs = [run for run in self._store.entries(call.ledger) if run[1] >= call.first]
@@ -134,16 +134,28 @@ class Calls:
         except DiskError:
             return False
 
-    def _clear_limbo(self, call: messages.ClearLimbo) -> messages.Done:
+    def _clear_limbo(self, call: messages.ClearLimbo) -> None:
         """The state record is synced after everything that was written before it, including the repaired entries."""
+        self._groups.drain()
         record = self._bookie.ledgers.record(call.ledger)
         if record is not None and record.limbo:
             self._bookie.set_states({call.ledger: replaced(record, limbo=False)})
-        return messages.Done()
 
-    def _stats(self) -> dict[str, object]:
+    def _clear_dirty_marker(self, _call: messages.ClearDirtyMarker) -> None:
+        self._groups.drain()
+        self._store.settle()
+
+    def _set_read_only_reasons(self, call: messages.SetReadOnlyReasons) -> None:
+        self._bookie.read_only.intend(call.reasons)
+
+    def _get_latency(self, _call: messages.GetLatency) -> messages.Latency:
+        adds, p99_us = self._stages.latest()
+        return messages.Latency(adds=adds, p99_us=p99_us)
+
+    def _get_stats(self, _call: messages.GetStats) -> messages.Stats:
+        self._watch_space()  # # a read-only bookie gets no writes, and must see freed space without one
         space = self._store.space()
-        return {
+        values = {
             "ledgers": self._bookie.ledgers.total,
             "limbo_ledgers": self._bookie.ledgers.limbo,
             "free_bytes": space.free,
@@ -155,3 +167,4 @@ class Calls:
             "durable": list(self._store.durable),
             "operations": self._stages.operations(),
         }
+        return messages.Stats(values=values)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from bkbox.base.values import replaced
 from bkbox.base.words import quoted
@@ -20,6 +21,7 @@ from bkbox.bookie.ledgers import brought_back
 from bkbox.bookie.readonly import RESERVE_SPENT
 from bkbox.errors import BugError, DamagedError, DiskError, DiskFullError
 from bkbox.ipc import messages
+from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import PAGE_ITEMS, Message
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.reserve import Reserve
@@ -32,6 +34,8 @@ from bkbox.storage.maintenance.scrub import ScrubState, read_scrub, verify, writ
 from bkbox.worker.commit_groups import CommitGroups
 
 log = logging.getLogger(__name__)
+
+_M = TypeVar("_M", bound=Message)
 
 _BAD_MAX = 1_000
 """Upper bound on remembered bad regions."""
@@ -116,53 +120,37 @@ class DiskMaintenance:
 
     # ---- calls --------------------------------------------------------------------------------------
 
-    def answer(self, call: Message) -> Message:
-        """Carry out one call. Raises BkboxError; DiskFullError if there is no space even without the reserve."""
+    def register(self, handlers: Handlers) -> None:
+        """Add the handlers. They raise BkboxError; DiskFullError if there is no space even without the reserve."""
+
+        def on(kind: type[_M], handler: Callable[[_M], Message | None]) -> None:
+            handlers.on(kind, lambda call: self._with_reserve(handler, call))
+
+        on(messages.GetSpace, lambda _call: messages.Space(values=self.values()))
+        on(messages.ProbeDisk, self._probe)
+        on(messages.ExplainSegment, self._explain)
+        on(messages.ListDeleted, self._list_deleted)
+        on(messages.ListBytes, self._list_bytes)
+        on(messages.ChangeLedgers, self._change)
+        on(messages.SurveyIndex, self._look_through)
+        on(messages.ListSegments, self._list_segments)
+        on(messages.CompactSegment, self._compact)
+        on(messages.StoreAll, self._store_all)
+        on(messages.SpendReserve, lambda _call: messages.Stored(done=self._spend()))
+        on(messages.RemoveSegment, self._remove)
+        on(messages.ScrubSegment, self._verify)
+        on(messages.RecordScrub, self._note_scrub)
+        on(messages.RecordComparison, self._note_comparison)
+
+    def _with_reserve(self, handler: Callable[[_M], Message | None], call: _M) -> Message | None:
         try:
-            return self._answer(call)
+            return handler(call)
         except DiskFullError:
             if not self._spend():
                 raise
-            return self._answer(call)
+            return handler(call)
 
-    def _answer(self, call: Message) -> Message:
-        match call:
-            case messages.GetSpace():
-                return messages.Space(values=self.values())
-            case messages.ProbeDisk():
-                return self._probe()
-            case messages.ExplainSegment():
-                return messages.Space(values=self._explain(call.segment))
-            case messages.ListDeleted():
-                return self._list_deleted(call)
-            case messages.ListBytes():
-                return self._list_bytes(call)
-            case messages.ChangeLedgers():
-                return self._change(call)
-            case messages.SurveyIndex():
-                return self._look_through(call)
-            case messages.ListSegments():
-                return self._list_segments(call)
-            case messages.CompactSegment():
-                return self._compact(call)
-            case messages.StoreAll():
-                return self._store_all(call)
-            case messages.SpendReserve():
-                return messages.Stored(done=self._spend())
-            case messages.RemoveSegment():
-                return self._remove(call)
-            case messages.ScrubSegment():
-                return self._verify(call)
-            case messages.RecordScrub():
-                return self._note_scrub(call)
-            case messages.RecordComparison():
-                self._scrub = replaced(self._scrub, ledger=call.ledger)
-                write_scrub(self._files, self._disk, self._scrub)
-                return messages.Done()
-            case _:
-                raise BugError(f"no call about space: {type(call).__name__}")
-
-    def _probe(self) -> messages.Probed:
+    def _probe(self, _call: messages.ProbeDisk) -> messages.Probed:
         from bkbox.storage.disk.write_probe import probe  # rarely called
 
         place = self._disk
@@ -234,6 +222,8 @@ class DiskMaintenance:
         return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
 
     def _change(self, call: messages.ChangeLedgers) -> messages.Changed:
+        self._groups.take()
+        self._groups.drain()
         wanted = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
         states: dict[int, LedgerRecord] = {}
         for ledger in wanted:
@@ -356,7 +346,10 @@ class DiskMaintenance:
         self._note_bad(tuple(each for each in self._scrub.bad if each[0] != call.segment))
         return messages.Removed(bytes=size)
 
-    def _explain(self, segment: int) -> dict[str, object]:
+    def _explain(self, call: messages.ExplainSegment) -> messages.Space:
+        return messages.Space(values=self._explained(call.segment))
+
+    def _explained(self, segment: int) -> dict[str, object]:
         store, survey = self._store, self._surveyed
         if segment not in store.log.segments():
             state = "removed" if segment in store.log.retired else "no such segment"
@@ -416,7 +409,7 @@ class DiskMaintenance:
             ),
         )
 
-    def _note_scrub(self, call: messages.RecordScrub) -> messages.Done:
+    def _note_scrub(self, call: messages.RecordScrub) -> None:
         before = self._scrub
         others = [each for each in before.bad if each[0] != call.segment - 1]
         bad = sorted([*others, *((segment, start, end) for segment, start, end in call.bad)])
@@ -427,7 +420,10 @@ class DiskMaintenance:
             after = replaced(before, segment=0, began_ms=began, completed_ms=call.now_ms, ledger=0)
         self._scrub = after
         self._note_bad(tuple(bad[:_BAD_MAX]))
-        return messages.Done()
+
+    def _note_comparison(self, call: messages.RecordComparison) -> None:
+        self._scrub = replaced(self._scrub, ledger=call.ledger)
+        write_scrub(self._files, self._disk, self._scrub)
 
     def _note_bad(self, bad: tuple[tuple[int, int, int], ...]) -> None:
         self._scrub = replaced(self._scrub, bad=bad)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bkbox.base.values import frozen_struct, replaced
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import IndexDamagedError
 from bkbox.ipc import messages
@@ -23,7 +23,7 @@ from bkbox.storage.log.records import AckAfter
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class OpenedDisk:
     """An open disk; ``rebuilt``: why its index was rebuilt, empty if it was not."""
 
@@ -33,7 +33,7 @@ class OpenedDisk:
     rebuilt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class Opening:
     """The arguments for opening a disk. ``wall_ms``, ``ticks_us``: as for Bookie."""
 
@@ -54,7 +54,7 @@ class Opening:
         log.warning("disk %s: %d ledgers and %d entries indexed", disk, made.ledgers, made.entries)
         for what in made.unreadable:
             log.error("disk %s: cannot be read: %s", disk, what)
-        return replace(self._once(), rebuilt=why)
+        return replaced(self._once(), rebuilt=why)
 
     def _once(self) -> OpenedDisk:
         order = self.order

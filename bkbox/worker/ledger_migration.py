@@ -21,9 +21,10 @@ from pathlib import Path
 from struct import Struct
 
 from bkbox.bookie.bookie import Bookie
-from bkbox.errors import BugError, DamagedError, DiskError, DiskFullError, LedgerNotMovedError
+from bkbox.errors import DamagedError, DiskError, DiskFullError, LedgerNotMovedError
 from bkbox.ipc import messages
-from bkbox.ipc.messages import EVERYTHING, Message
+from bkbox.ipc.handlers import Handlers
+from bkbox.ipc.messages import EVERYTHING
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.files import Files, unlink_durably
@@ -139,28 +140,20 @@ class LedgerMigrations:
 
     # ---- calls --------------------------------------------------------------------------------------
 
-    def answer(self, call: Message, fds: list[int]) -> Message:
-        """Carry out one call; the caller keeps the descriptors. Raises BkboxError."""
-        match call:
-            case messages.GetLedger():
-                return self._state(call.ledger)
-            case messages.StartImport():
-                return self._begin_arrival(call)
-            case messages.ReadLedger():
-                return self._read_ledger(call, fds[0])
-            case messages.ImportEntries():
-                return self._take(call, fds[0])
-            case messages.SealExport():
-                return self._leave(call)
-            case messages.CommitImport():
-                return self._commit(call) if call.commit else self._drop_arrival(call.ledger)
-            case messages.EndExport():
-                return self._end_leave(call)
-            case messages.ListMigrations():
-                leaving = {str(ledger): disk for ledger, disk in self._leaving.items()}
-                return messages.MigrationList(arriving=sorted(self._arriving), leaving=leaving)
-            case _:
-                raise BugError(f"no part of a move: {type(call).__name__}")
+    def register(self, handlers: Handlers) -> None:
+        """Add the handlers, which raise BkboxError."""
+        handlers.on(messages.GetLedger, lambda call: self._state(call.ledger))
+        handlers.on(messages.StartImport, self._begin_arrival)
+        handlers.on_fd(messages.ReadLedger, self._read_ledger)
+        handlers.on_fd(messages.ImportEntries, self._take)
+        handlers.on(messages.SealExport, self._leave)
+        handlers.on(messages.CommitImport, self._end_arrival)
+        handlers.on(messages.EndExport, self._end_leave)
+        handlers.on(messages.ListMigrations, self._list)
+
+    def _list(self, _call: messages.ListMigrations) -> messages.MigrationList:
+        leaving = {str(ledger): disk for ledger, disk in self._leaving.items()}
+        return messages.MigrationList(arriving=sorted(self._arriving), leaving=leaving)
 
     def _state(self, ledger: int) -> messages.LedgerInfo:
         record = self._bookie.ledgers.record(ledger)
@@ -213,12 +206,12 @@ class LedgerMigrations:
             self._write(self._arriving, {**self._leaving, call.ledger: call.target})
         return found
 
-    def _end_leave(self, call: messages.EndExport) -> messages.Done:
+    def _end_leave(self, call: messages.EndExport) -> None:
         if call.ledger not in self._leaving:
-            return messages.Done()
+            return
         if not call.gone:
             self._write(self._arriving, _without(self._leaving, call.ledger))
-            return messages.Done()
+            return
         self._gone.add(call.ledger)
         self._groups.drain()
         try:
@@ -228,11 +221,10 @@ class LedgerMigrations:
             log.error("ledger %d has left, and cannot be forgotten: %s", call.ledger, error)
         else:
             self._gone.discard(call.ledger)
-        return messages.Done()
 
     # ---- the target ---------------------------------------------------------------------------------
 
-    def _begin_arrival(self, call: messages.StartImport) -> messages.Done:
+    def _begin_arrival(self, call: messages.StartImport) -> None:
         ledger = call.ledger
         self._groups.drain()
         if ledger in self._arriving:
@@ -245,7 +237,6 @@ class LedgerMigrations:
             self._write(self._arriving | {ledger}, self._leaving)
         self._put_state(ledger, call.state, call.payload)
         self._under_way.add(ledger)
-        return messages.Done()
 
     def _put_state(self, ledger: int, state: str, packet: bytes) -> None:
         """Write a state durably, and with it everything written before. No group may be in flight."""
@@ -264,6 +255,9 @@ class LedgerMigrations:
         self._store.index_appended()
         self._groups.sync_behind()
         return messages.EntriesImported(crowded=False)
+
+    def _end_arrival(self, call: messages.CommitImport) -> messages.Arrived:
+        return self._commit(call) if call.commit else self._drop_arrival(call.ledger)
 
     def _commit(self, call: messages.CommitImport) -> messages.Arrived:
         self._require_under_way(call.ledger)

@@ -85,7 +85,7 @@ class Scene:
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setattr(door_module, "Visitor", Guest)
+    monkeypatch.setattr(door_module, "UnauthenticatedConnection", Guest)
     return Scene()
 
 

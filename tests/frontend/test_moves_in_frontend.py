@@ -90,7 +90,7 @@ def test_what_came_before_a_hold_is_with_the_worker(tmp_path: Path) -> None:
 def test_a_hold_that_lasts_too_long_is_answered_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bkbox.frontend.server.HOLD_S", 0.2)
+    monkeypatch.setattr("bkbox.frontend.server.MIGRATION_PAUSE_MAX_S", 0.2)
 
     async def story(bookie: InProcessBookie) -> None:
         ledger = await ledger_on(bookie, 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, replace
 from pathlib import Path
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
+from bkbox.base.values import as_dict
 from bkbox.metadata import connect
 from bkbox.storage.checksummed_document import write_document
 from bkbox.storage.disk.dirty_marker import MARKER_NAME, read_marker, record_failure
@@ -122,8 +122,8 @@ def pretend_another_boot(disks: Iterable[Path]) -> None:
     for disk in disks:
         marker = read_marker(files, disk)
         assert marker is not None, f"{disk} has no dirty marker"
-        runs = tuple(replace(run, boot_id="another-boot") for run in marker.runs)
-        write_document(files, disk / MARKER_NAME, 1, asdict(replace(marker, runs=runs)))
+        runs = [{**as_dict(run), "boot_id": "another-boot"} for run in marker.runs]
+        write_document(files, disk / MARKER_NAME, 1, {**as_dict(marker), "runs": runs})
 
 
 def pretend_a_failed_sync(disks: Iterable[Path]) -> None:

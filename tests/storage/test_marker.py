@@ -6,12 +6,12 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from bkbox.base.values import replaced
 from bkbox.errors import BookieRunningError, DamagedError, DiskError, FormatVersionError
 from bkbox.storage.checksummed_document import write_document
 from bkbox.storage.disk.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -49,7 +49,7 @@ def test_runs_add_up_until_settled(tmp_path: Path) -> None:
 def test_starts_that_never_settle_do_not_add_up_without_end(tmp_path: Path) -> None:
     begin_run(FILES, tmp_path, SECOND)
     for number in range(20):
-        begin_run(FILES, tmp_path, replace(FIRST, run_id=f"again {number}"))
+        begin_run(FILES, tmp_path, replaced(FIRST, run_id=f"again {number}"))
     marker = read_marker(FILES, tmp_path)
     assert marker is not None
     assert [run.run_id for run in marker.runs] == [SECOND.run_id, "again 18", "again 19"]

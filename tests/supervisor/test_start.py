@@ -35,11 +35,11 @@ NOT_NEEDED = {
     },
     "worker": NEVER
     | CLIENT
-    | {"asyncio", "ssl", "sqlite3", "click", "bkbox.config", "bkbox.metadata"},
+    | {"asyncio", "ssl", "sqlite3", "click", "dataclasses", "bkbox.config", "bkbox.metadata"},
     "frontend": NEVER
     | ASYNC
     | CLIENT
-    | {"sqlite3", "plyvel", "click", "bkbox.config", "bkbox.metadata"},
+    | {"sqlite3", "plyvel", "click", "dataclasses", "bkbox.config", "bkbox.metadata"},
     "repair": NEVER | ASYNC | CLIENT | {"sqlite3", "plyvel", "click", "logging", "dataclasses"},
 }
 """Per process: what has no business in it while a healthy bookie starts and nobody asks it anything."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import ConnectionLostError
 from bkbox.ipc import messages
+from bkbox.ipc.channel import raise_refusal
+from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import Message
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
@@ -73,6 +75,8 @@ class Side(Disk):
         self.moves = LedgerMigrations(
             self.files, self.path, self.store, self.bookie, self.groups, ticks_us
         )
+        self.handlers = Handlers()
+        self.moves.register(self.handlers)
         self.child = Life()  # type: ignore[assignment]
         self.in_service = True
 
@@ -100,10 +104,15 @@ class Side(Disk):
         if not self.child.running:
             raise ConnectionLostError("the worker is gone")
         try:
-            return self.moves.answer(message, list(fds))
+            message.call = 1
+            reply = self.handlers.answer(message, [os.dup(fd) for fd in fds])
         except Crash:
             self.died()
             raise ConnectionLostError("the worker is gone") from None
+        assert reply is not None
+        if isinstance(reply, messages.Refused):
+            raise_refusal(reply)
+        return reply
 
     def died(self) -> None:
         if self.dies_with_host:
@@ -162,6 +171,8 @@ class Pair:
         self.front = Front(self.source.uuid)
         self.moving = Moving(lambda: self.front)  # type: ignore[arg-type, return-value]
         self.promised = Promised()
+        self.may_be_fenced = False
+        """A fence was requested: without a response it may be durable all the same."""
         self.since = messages.EVERYTHING
 
     @property
@@ -174,14 +185,16 @@ class Pair:
         return [] if self.front.held else self.home.ask(frame)
 
     def add(self, *entries: int) -> None:
-        """Adds of the writer, or, once it is fenced, of a recovery."""
+        """Adds of the writer, or, once it may be fenced, of a recovery."""
+        recovery = self.may_be_fenced or self.promised.fenced
         for entry in entries:
             payload = b"%d" % entry * 50
-            frame = add3(LEDGER, entry, payload, recovery=self.promised.fenced)
+            frame = add3(LEDGER, entry, payload, recovery=recovery)
             if self.ask(frame) == [raw3.EOK]:
                 self.promised.entries[entry] = payload
 
     def fence(self) -> None:
+        self.may_be_fenced = True
         frame = read3(LEDGER, -1, flag=raw3.FENCE, key=raw3.master_key())
         if self.ask(frame) == [raw3.EOK]:
             self.promised.fenced = True

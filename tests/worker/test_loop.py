@@ -33,6 +33,7 @@ def ends() -> Iterator[tuple[Channel, socket.socket]]:
 
 def order_for(disk: Path) -> Message:
     return messages.OpenDisk(
+        call=1,
         path=str(disk),
         journal="",
         ack_after="sync",
@@ -66,7 +67,7 @@ def test_a_closed_disk_does_not_come_to_rest(
     supervisor, control = ends
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     supervisor.send(order_for(tmp_path / "disk"), [lock])
-    supervisor.send(messages.Stop())
+    supervisor.send(messages.Stop(call=2))
     Worker(control).run()
     os.close(lock)
     opened, _ = supervisor.receive()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.values import as_dict
 from bkbox.cli.lib.options import config_option, dry_run_option
 from bkbox.cli.lib.output import (
     Format,
@@ -82,7 +83,7 @@ def rebuild(
         return
     reports = [(disk, _rebuild(disk, keep_going=keep_going)) for disk in disks]
     if output != "table":
-        found = [Rebuilt(disk=str(disk), **asdict(report)) for disk, report in reports]
+        found = [Rebuilt(disk=str(disk), **as_dict(report)) for disk, report in reports]
         print_document([asdict(each) for each in found], output)
         return
     print_table(

@@ -7,9 +7,9 @@ was flushed for, so that an index from an older copy of the disk can be recogniz
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bkbox.base.values import as_dict, frozen_struct
 from bkbox.errors import DamagedError
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files
@@ -19,7 +19,7 @@ CHECKPOINT_NAME = "CHECKPOINT"
 _FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class Checkpoint:
     """The position that the last checkpoint covers: everything before (segment, offset) of the entry log, and every
     journal segment before ``journal``.
@@ -66,4 +66,4 @@ def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
 
 def write_checkpoint(files: Files, disk: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint durably. Raises DiskError."""
-    write_document(files, disk / CHECKPOINT_NAME, _FORMAT, asdict(checkpoint))
+    write_document(files, disk / CHECKPOINT_NAME, _FORMAT, as_dict(checkpoint))

@@ -10,9 +10,9 @@ A checkpoint that failed between steps is begun again with the layer that it had
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bkbox.base.values import frozen_struct, replaced, struct
 from bkbox.errors import DamagedError, DiskError, DiskFullError
 from bkbox.storage.disk.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from bkbox.storage.entries.entry_log import EntryLog
@@ -26,7 +26,7 @@ from bkbox.storage.log.segmented_log import LogSync
 _LOOK_BYTES = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class Sync:
     """A sync that was begun; ``size``: bytes appended since the one before."""
 
@@ -38,7 +38,7 @@ class Sync:
         self.of_log.run()
 
 
-@dataclass(slots=True)
+@struct
 class Checkpointing:
     """A checkpoint that was begun."""
 
@@ -91,7 +91,7 @@ class Checkpoints:
 
     def count_from(self, number: int) -> None:
         """The checkpoint was lost: give the next one a higher number than any before, as recorded elsewhere."""
-        self.last = replace(self.last, number=max(self.last.number, number))
+        self.last = replaced(self.last, number=max(self.last.number, number))
 
     # ---- when -------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Checkpoints:
             self._frozen_at = self.here(None if journal is None else journal.segment)
             self._since = self._looks_at = 0
         number = self.last.number + 1
-        return replace(self._frozen_at, number=number, index=number)
+        return replaced(self._frozen_at, number=number, index=number)
 
     def write_frozen(self, index: LedgerIndex, checkpoint: Checkpoint) -> None:
         """Store the frozen layer, on any thread; the log is durable up to the checkpoint. DiskError."""
@@ -158,7 +158,7 @@ class Checkpoints:
 
     def is_here(self, journal: int | None) -> bool:
         """True if the last checkpoint covers everything."""
-        return self.last == replace(self.here(journal), number=self.last.number)
+        return self.last == replaced(self.here(journal), number=self.last.number)
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the file without a change to the index. DiskError."""
@@ -172,4 +172,4 @@ class Checkpoints:
         if not self.last.held:
             first = min(self._log.segments(), default=1)
             at = at or Checkpoint(0, first, SEGMENT_HEADER_BYTES, 0, journal_first)
-            self.write(replace(at, held=True))
+            self.write(replaced(at, held=True))

@@ -17,9 +17,9 @@ Rules:
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from bkbox.base.values import as_dict, frozen_struct, replaced
 from bkbox.base.words import error_text
 from bkbox.errors import DiskError
 from bkbox.storage.checksummed_document import read_document, write_document
@@ -30,7 +30,7 @@ MARKER_NAME = "DIRTY"
 _FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class Incarnation:
     """One incarnation of a bookie on a disk: the kernel's boot id, its acknowledgement mode, an id of its own, the
     identity of the mount, and whether it marked ledgers active before it acknowledged without a sync (versions before
@@ -44,7 +44,7 @@ class Incarnation:
     marks_active: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class Marker:
     """The incarnations since the last safe moment, oldest first; failures as text; whether the disk replaces a lost
     one.
@@ -99,15 +99,15 @@ def begin_run(files: Files, disk: Path, run: Incarnation) -> Marker | None:
     """
     before = read_marker(files, disk)
     marker = before or Marker()
-    others = {replace(each, run_id=""): each for each in marker.runs}
-    _write(files, disk, replace(marker, runs=(*others.values(), run)))
+    others = {replaced(each, run_id=""): each for each in marker.runs}
+    _write(files, disk, replaced(marker, runs=(*others.values(), run)))
     return before
 
 
 def record_failure(files: Files, disk: Path, reason: str) -> None:
     """Record that the disk cannot be trusted to hold unsynced data, so that the next start treats it so."""
     marker = read_marker(files, disk) or Marker()
-    _write(files, disk, replace(marker, failures=(*marker.failures, reason)))
+    _write(files, disk, replaced(marker, failures=(*marker.failures, reason)))
 
 
 def carry_failure(files: Files, disk: Path, before: Marker | None, reason: str) -> Marker:
@@ -120,13 +120,13 @@ def carry_failure(files: Files, disk: Path, before: Marker | None, reason: str) 
     marker = read_marker(files, disk) or Marker()
     kept = len(found.failures)
     failures = (*marker.failures[:kept], reason, *marker.failures[kept:])
-    _write(files, disk, replace(marker, failures=failures))
-    return replace(found, failures=(*found.failures, reason))
+    _write(files, disk, replaced(marker, failures=failures))
+    return replaced(found, failures=(*found.failures, reason))
 
 
 def mark_replaced(files: Files, disk: Path) -> None:
     """Record that this disk replaces a lost one: it has nothing that the lost one had acknowledged."""
-    _write(files, disk, replace(read_marker(files, disk) or Marker(), replaced=True))
+    _write(files, disk, replaced(read_marker(files, disk) or Marker(), replaced=True))
 
 
 def settle(files: Files, disk: Path, run: Incarnation, before: Marker | None) -> None:
@@ -151,4 +151,5 @@ def clear(files: Files, disk: Path, run: Incarnation) -> bool:
 
 
 def _write(files: Files, disk: Path, marker: Marker) -> None:
-    write_document(files, disk / MARKER_NAME, _FORMAT, asdict(marker))
+    runs = [as_dict(run) for run in marker.runs]
+    write_document(files, disk / MARKER_NAME, _FORMAT, {**as_dict(marker), "runs": runs})

@@ -34,12 +34,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from bkbox.base.ids import MAX_ID
-from bkbox.base.values import replaced
+from bkbox.base.values import frozen_struct, replaced
 from bkbox.errors import (
     BootError,
     BugError,
@@ -85,7 +84,7 @@ HELD = "what an earlier start found missing has not been dealt with"
 """In ReplayReport.damaged while an untrusted replay waits for its ``checkpoint``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class ReplayReport:
     """The result of a replay.
 
@@ -296,9 +295,9 @@ class DiskStore:
         checkpoints = self._checkpoints
         checkpoints.held = not trusted
         if made and checkpoints.last.journal is None:
-            # From here on the journal counts, though the log's position stays the same. The checkpoint that found no
-            # space may have left the segment that was created, and have created no other.
-            checkpoints.write(replace(checkpoints.last, journal=made))
+            # From here on the journal counts, though the log's position stays where it is. The checkpoint that found no
+            # space may have left the segment that was made, and have made no other.
+            checkpoints.write(replaced(checkpoints.last, journal=made))
 
     # ---- writing ---------------------------------------------------------------
 

@@ -5,10 +5,10 @@ A disk without it is not prepared. The uuid is part of every checksum of its log
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import UUID
 
+from bkbox.base.values import as_dict, frozen_struct
 from bkbox.errors import DamagedError
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files
@@ -17,7 +17,7 @@ DISK_NAME = "DISK"
 _FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class DiskIdentity:
     """``uuid`` of the disk, and the bookie and cluster (instance id) it was prepared for."""
 
@@ -42,5 +42,5 @@ def read_identity(files: Files, disk: Path) -> DiskIdentity | None:
 
 def write_identity(files: Files, disk: Path, identity: DiskIdentity) -> None:
     """Write the identity durably."""
-    fields = {**asdict(identity), "uuid": str(identity.uuid)}
+    fields = {**as_dict(identity), "uuid": str(identity.uuid)}
     write_document(files, disk / DISK_NAME, _FORMAT, fields)

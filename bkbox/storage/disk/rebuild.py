@@ -12,9 +12,9 @@ is missing, until phase one has dealt with it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bkbox.base.values import frozen_struct, replaced
 from bkbox.errors import BootError, DamagedError
 from bkbox.storage.disk.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from bkbox.storage.disk.identity import read_identity
@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes read and the bytes to read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_struct
 class RebuildReport:
     """The result of a rebuild. ``unreadable``: parts of the log that it could not read, as text."""
 
@@ -74,7 +74,7 @@ def rebuild_index(
             f"the entry log of {disk} cannot be read whole: {'; '.join(report.unreadable)}"
         )
     if report.unreadable and checkpoint is not None:
-        write_checkpoint(files, disk, replace(checkpoint, held=True))
+        write_checkpoint(files, disk, replaced(checkpoint, held=True))
     set_aside(files, disk)
     files.rename(fresh, disk / INDEX_DIR)
     files.fsync_dir(disk)

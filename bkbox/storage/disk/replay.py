@@ -24,9 +24,8 @@ together with a non-empty ``lost`` or a ``dropped`` other than 0, which the call
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from bkbox.base.values import frozen_struct
+from bkbox.base.values import field, frozen_struct, struct
 from bkbox.storage.disk.checkpoint import Checkpoint
 from bkbox.storage.entries.entry_log import EntryLog
 from bkbox.storage.entries.log_indexer import LogIndexer
@@ -57,7 +56,7 @@ class Witnesses:
 NO_WITNESSES = Witnesses()
 
 
-@dataclass(slots=True)
+@struct
 class LogReplay:
     """The result of a replay: what it read, cut and missed. ``lost``: data that had been durable and cannot be read,
     as text; ``synced_ms``: everything appended before was durable then, ms since 1970 (0: not known).
@@ -72,7 +71,7 @@ class LogReplay:
     lost: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@struct
 class _Segment:
     """One segment that was read: its last footer, the records after it, and its bad regions."""
 

@@ -12,8 +12,8 @@ flush repeated after it failed half-way has the same result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from bkbox.base.values import field, struct
 from bkbox.storage.index.extents import Extent
 from bkbox.storage.index.memtable import Memtable
 from bkbox.storage.index.stored_index import (
@@ -33,7 +33,7 @@ _STATE_BYTES = 400
 """Memory of a state or an explicit LAC, bytes."""
 
 
-@dataclass(slots=True)
+@struct
 class Layer:
     """The changes since some moment: entries, ledger states, explicit LACs. ``entries`` also has the ledgers that
     were forgotten since; older data about those does not count.

@@ -20,10 +20,10 @@ of which everything was durable, the end of that segment is lost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from bkbox.base.values import field, struct
 from bkbox.errors import DamagedError
 from bkbox.storage.files import Files
 from bkbox.storage.log.records import GAP_BODY, OFFSET, SYNCED_BODY, Kind, is_sound
@@ -52,7 +52,7 @@ class Region(NamedTuple):
     lost: bool
 
 
-@dataclass(slots=True)
+@struct
 class SegmentFindings:
     """The result of a scan of one segment.
 

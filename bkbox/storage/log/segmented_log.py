@@ -26,12 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import NoReturn, Protocol
 from uuid import UUID
 
+from bkbox.base.values import field, struct
 from bkbox.errors import BugError, DiskError, DiskFailedError, DiskFullError
 from bkbox.storage.files import AppendFile, Files
 from bkbox.storage.log.records import OFFSET, SYNCED_BODY, Kind, Location, Record
@@ -88,7 +88,7 @@ def record_bytes(parts: Sequence[Part]) -> int:
     return size
 
 
-@dataclass(slots=True)
+@struct
 class LogSync:
     """One sync in flight; ``run`` may be called on another thread, once. ``filled``: end of the filled part of the
     file when it began, at ``begun_ms`` since 1970.

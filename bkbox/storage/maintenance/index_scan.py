@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from bkbox.base.values import struct
 from bkbox.storage.disk.checkpoint import Checkpoint
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.index.extents import Extent
@@ -26,7 +26,7 @@ Regions = Mapping[int, Sequence[tuple[int, int]]]
 """Parts [start, end) of segments that cannot be read, by segment."""
 
 
-@dataclass(slots=True)
+@struct
 class Live:
     """Live data of a segment: entries that the index names, and bytes of their records."""
 

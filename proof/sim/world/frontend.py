@@ -17,6 +17,7 @@ from bkbox.frontend.ledger_directory import LedgerDirectory, Purpose
 from bkbox.frontend.loop.routing import Routes
 from bkbox.frontend.request_router import RequestRouter
 from bkbox.ipc import messages
+from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import Message
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
@@ -84,6 +85,10 @@ class Frontend:
         self._to_flush: dict[Connection, None] = {}
         self.listens = False
         process.on_death.append(self._broken)
+        self._handlers = Handlers()
+        self._handlers.on(messages.DiskUnavailable, self._on_disk_unavailable)
+        self._handlers.on(messages.NewLedgers, self._set_new_ledgers)
+        self._handlers.on(messages.Stop, self._stop)
 
     def intake(self) -> RequestRouter:
         return RequestRouter(self)
@@ -99,16 +104,17 @@ class Frontend:
     # ---- the supervisor -------------------------------------------------------------------------
 
     def receive(self, message: Message) -> Message | None:
-        if isinstance(message, messages.DiskUnavailable):
-            self._places.on_list_lost(self._places.disks.index(message.disk))
-            return messages.Done()
-        if isinstance(message, messages.NewLedgers):
-            self._new_ledgers = message.allowed
-            return None
-        if isinstance(message, messages.Stop):
-            self.process.after(0.0, self.process.die, "it was told to stop")
-            return messages.Stopped(clean=True)
-        return None
+        return self._handlers.answer(message)
+
+    def _on_disk_unavailable(self, call: messages.DiskUnavailable) -> None:
+        self._places.on_list_lost(self._places.disks.index(call.disk))
+
+    def _set_new_ledgers(self, order: messages.NewLedgers) -> None:
+        self._new_ledgers = order.allowed
+
+    def _stop(self, _order: messages.Stop) -> Message:
+        self.process.after(0.0, self.process.die, "it was told to stop")
+        return messages.Stopped(clean=True)
 
     def attach(self, disk: str, worker: RequestQueue) -> SimLane:
         place = self._places.disks.index(disk)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.response_writer import AnswerWriter
-from bkbox.errors import BkboxError, BugError, DiskError, IndexDamagedError
+from bkbox.errors import DiskError, IndexDamagedError
 from bkbox.ipc import messages
-from bkbox.ipc.channel import refusal
 from bkbox.ipc.frame_spans import segments
+from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import Message
 from bkbox.storage.disk import rebuild
 from bkbox.storage.disk.checkpoint import write_checkpoint
@@ -28,11 +28,9 @@ from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import OrderedStore
 from bkbox.storage.log.records import AckAfter
 from bkbox.worker.commit_groups import CommitGroups
-from bkbox.worker.control_handlers import Calls, opened, stopped
-from bkbox.worker.disk_maintenance import DiskMaintenance
+from bkbox.worker.control_handlers import opened, stopped
+from bkbox.worker.disk_service import DiskService
 from bkbox.worker.frontend_link import FrontLink
-from bkbox.worker.ledger_migration import LedgerMigrations
-from bkbox.worker.loop import _CONCERNING_STATES
 from bkbox.worker.response_sender import RequestGroup
 from bkbox.worker.stages import Stages
 from proof.checks.observer import Observer
@@ -198,23 +196,27 @@ class Worker:
         self._open_index = open_index
         self._put_index = put_index
         self._observer = observer
-        self._bookie: Bookie | None = None
-        self._groups: SimGroups | None = None
-        self._moves: LedgerMigrations | None = None
-        self._calls: Calls | None = None
-        self._space: DiskMaintenance | None = None
+        self._service: DiskService | None = None
+        self._handlers = Handlers()
+        self._handlers.on(messages.OpenDisk, self._open)
+        self._handlers.on(messages.Stop, self._stop)
+        self._observed: dict[type[Message], Callable[[Any, Bookie], Callable[[], None]]] = {
+            messages.MarkLedgers: self._observe_marks,
+            messages.ClearLimbo: self._observe_clear,
+            messages.ChangeLedgers: self._observe_change,
+        }
+        """Called before a message of these types is handled; the result, which tells the observer, once it was."""
         self._awake = False
         self._poll_timer: Any = None
         self._rest_timer: Any = None
         self.opened_at = 0.0
         """When it had replayed its log."""
         self._told_trouble = False
-        self._disk = Path()
 
     def release(self) -> None:
         """Frees the memory of a dead process."""
-        self.store = self.front = self._bookie = self._groups = self._moves = self._calls = None
-        self._space = None
+        self.store = self.front = self._service = None
+        self._handlers = Handlers()
 
     def sync_s(self) -> float:
         least, mean = self.sync_ms
@@ -229,65 +231,50 @@ class Worker:
     # ---- the supervisor and repair --------------------------------------------------------------
 
     def receive(self, message: Message) -> Message | None:
+        observe = self._observed.get(type(message))
+        report: Callable[[], None] | None = None
+        if observe is not None and self._service is not None:
+            report = observe(message, self._service.bookie)
         try:
-            return self._answer(message)
-        except BkboxError as error:
-            return refusal(error)
+            reply = self._handlers.answer(message)
+            if report is not None and not isinstance(reply, messages.Refused):
+                report()
+            return reply
         finally:
             self.flush()
 
-    def _answer(self, message: Message) -> Message:
-        if isinstance(message, messages.OpenDisk):
-            return self._open(message)
-        if isinstance(message, messages.Stop):
-            return self._stop()
-        if self._calls is None or self._groups is None or self._bookie is None:
-            raise BugError("the disk is not open yet")
-        if isinstance(message, messages.GetStats):
-            self._bookie.watch_space(1.0, 0)
-        elif isinstance(message, _CONCERNING_STATES):
-            if isinstance(message, messages.ListLedgers):
-                self._groups.take()
-            self._groups.drain()
-        limbo = None
-        if isinstance(message, messages.ClearLimbo):
-            limbo = self._bookie.ledgers.record(message.ledger)
-        if isinstance(message, messages.MOVES_ON_DISKS):
-            assert self._moves is not None
-            return self._moves.answer(message, [])
-        if isinstance(message, messages.SPACE_CALLS):
-            return self._of_space(message, self._bookie, self._groups)
-        answer = self._calls.answer(message)
-        if isinstance(message, messages.MarkLedgers):
-            for ledger, flags, _has_key, _key in messages.MARK_ITEM.iter_unpack(message.payload):
+    def _observe_marks(self, call: messages.MarkLedgers, _bookie: Bookie) -> Callable[[], None]:
+        def done() -> None:
+            for ledger, flags, _has_key, _key in messages.MARK_ITEM.iter_unpack(call.payload):
                 if flags & messages.LIMBO:
                     self._observer.entered_limbo(self.bookie_id, ledger)
-        if limbo is not None and limbo.limbo and isinstance(message, messages.ClearLimbo):
-            ledger = message.ledger
+
+        return done
+
+    def _observe_clear(self, call: messages.ClearLimbo, bookie: Bookie) -> Callable[[], None]:
+        ledger = call.ledger
+        before = bookie.ledgers.record(ledger)
+
+        def done() -> None:
+            if before is None or not before.limbo:
+                return
             self.process.say("ledger %d leaves limbo", ledger)
             with self.files.reads_succeed():
                 self._observer.left_limbo(
                     self.bookie_id, ledger, lambda entry: self._is_readable(ledger, entry)
                 )
-        return answer
 
-    def _of_space(self, call: Message, bookie: Bookie, groups: SimGroups) -> Message:
-        if self._space is None:
-            assert self.store is not None
-            assert self._moves is not None
-            self._space = DiskMaintenance(
-                self.files, self._disk, self.store, bookie, groups, self._moves.ledgers_at_home, 0
-            )
-        if not isinstance(call, messages.ChangeLedgers):
-            return self._space.answer(call)
-        groups.take()
-        groups.drain()
+        return done
+
+    def _observe_change(self, call: messages.ChangeLedgers, bookie: Bookie) -> Callable[[], None]:
         before = self._emptied(call, bookie)
-        answer = self._space.answer(call)
-        for ledger in sorted(self._emptied(call, bookie) - before):
-            self.process.say("ledger %d is emptied", ledger)
-            self._observer.emptied(self.bookie_id, ledger)
-        return answer
+
+        def done() -> None:
+            for ledger in sorted(self._emptied(call, bookie) - before):
+                self.process.say("ledger %d is emptied", ledger)
+                self._observer.emptied(self.bookie_id, ledger)
+
+        return done
 
     def _emptied(self, call: messages.ChangeLedgers, bookie: Bookie) -> set[int]:
         """The ledgers of the call of which nothing is left."""
@@ -330,17 +317,20 @@ class Worker:
             store, report = self._replayed(order)
         self.process.say("replayed %s: %s", order.path, report)
         self.opened_at = self.process.scheduler.now
-        self._disk = Path(order.path)
         self.store = store
-        self._bookie = Bookie(store, wall_ms=self._wall, ticks_us=self._ticks_us)
-        self._groups = SimGroups(
-            self, store, self._bookie, _NO_STAGES, self._ticks_us, self._lost_front
+        bookie = Bookie(store, wall_ms=self._wall, ticks_us=self._ticks_us)
+        self._service = DiskService(
+            self.files,
+            Path(order.path),
+            store,
+            bookie,
+            SimGroups(self, store, bookie, _NO_STAGES, self._ticks_us, self._detach),
+            _NO_STAGES,
+            self._ticks_us,
+            lambda: bookie.watch_space(1.0, 0),
         )
-        self._moves = LedgerMigrations(
-            self.files, Path(order.path), store, self._bookie, self._groups, self._ticks_us
-        )
-        self._calls = Calls(store, self._bookie, _NO_STAGES, self._moves.ledgers_at_home)
-        self._bookie.watch_space(1.0, 0)
+        self._service.register(self._handlers)
+        bookie.watch_space(1.0, 0)
         return opened(store, report, rebuilt)
 
     def _rebuild(self, disk: Path) -> None:
@@ -352,7 +342,7 @@ class Worker:
             self.files, disk, LedgerIndex(fresh), checkpoint, lambda _done, _total: None
         ).run()
         if made.unreadable and checkpoint is not None:
-            write_checkpoint(self.files, disk, replace(checkpoint, held=True))
+            write_checkpoint(self.files, disk, replaced(checkpoint, held=True))
         self._put_index(disk, fresh)
 
     def _replayed(self, order: messages.OpenDisk) -> tuple[DiskStore, ReplayReport]:
@@ -381,34 +371,29 @@ class Worker:
             raise
         return store, report
 
-    def _stop(self) -> Message:
+    def _stop(self, _order: messages.Stop) -> Message:
         self.process.after(0.0, self.process.die, "it was told to stop")
-        return stopped(self.store, self._groups)
+        return stopped(self.store, None if self._service is None else self._service.groups)
 
     # ---- the front-end --------------------------------------------------------------------------
 
     def attach(self, frontend: Frontend, lane: SimLane) -> None:
         """Serves a front-end; sends the list of ledgers first."""
-        assert self.store is not None
-        assert self._groups is not None
-        assert self._moves is not None
+        service = self._service
+        assert service is not None
         self._detach()
-        self._groups.drain()
+        service.groups.drain()
         self.front = SimFrontLink(frontend, lane)
-        ledgers = [ledger for ledger, _record in self._moves.ledgers_at_home()]
+        ledgers = [ledger for ledger, _record in service.migrations.ledgers_at_home()]
         listed_s = _TURN_S + self.list_s * self._rng.expovariate(1.0)
         frontend.process.after(listed_s, frontend.listed, lane, ledgers)
-        self._groups.attach(cast(FrontLink, self.front))
+        service.groups.attach(cast(FrontLink, self.front))
 
     def _detach(self) -> None:
         self.front = None
-        if self._groups is not None:
-            self._groups.detach()
-        if self._bookie is not None:
-            self._bookie.forget_connections()
-
-    def _lost_front(self) -> None:
-        self._detach()
+        if self._service is not None:
+            self._service.groups.detach()
+            self._service.bookie.forget_connections()
 
     def enqueue(self, number: int, frame: bytes) -> None:
         """Takes a request from the front-end; ``wake`` follows."""
@@ -421,33 +406,34 @@ class Worker:
             self.process.after(_TURN_S, self._turn)
 
     def _plan_rest(self) -> None:
-        groups = self._groups
-        if groups is None or self._rest_timer is not None or self.process.dead:
+        service = self._service
+        if service is None or self._rest_timer is not None or self.process.dead:
             return
-        wait_us = groups.rest_wait_us
+        wait_us = service.groups.rest_wait_us
         if wait_us is not None:
             self._rest_timer = self.process.after(wait_us / 1e6 + 0.001, self._rest)
 
     def _rest(self) -> None:
         self._rest_timer = None
-        if self._groups is not None:
-            if self._groups.rest_wait_us == 0:
-                self._groups.rest()
+        if self._service is not None:
+            if self._service.groups.rest_wait_us == 0:
+                self._service.groups.rest()
             self.flush()
 
     def _turn(self) -> None:
         self._awake = False
-        if self._groups is not None:
-            self._groups.take()
+        if self._service is not None:
+            self._service.groups.take()
             self.flush()
 
     def flush(self) -> None:
         """Sends all responses that are ready; reports trouble once."""
         self._plan_rest()
         self._tell_trouble()
-        front, bookie = self.front, self._bookie
-        if front is None or bookie is None or self.process.dead:
+        front, service = self.front, self._service
+        if front is None or service is None or self.process.dead:
             return
+        bookie = service.bookie
         if bookie.has_polls:
             for connection, frames in bookie.polled():
                 for frame in frames:

@@ -17,7 +17,9 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.bookie.bookie import Bookie, CommitGroup
 from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.ipc import messages
+from bkbox.ipc.channel import raise_refusal
 from bkbox.ipc.frame_spans import segments as parts_of
+from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import FENCED, LIMBO
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
@@ -41,7 +43,8 @@ from bkbox.supervisor.disks import witness
 from bkbox.supervisor.disks.disks import Disk
 from bkbox.wire.frames import bodies
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
-from bkbox.worker.control_handlers import Calls
+from bkbox.worker.commit_groups import CommitGroups
+from bkbox.worker.control_handlers import ControlHandlers
 from bkbox.worker.disk_startup import Opening
 from bkbox.worker.stages import Stages
 from tests.bookie.bench import add3, simple3, write_lac3
@@ -58,6 +61,19 @@ BOOT = "the boot before the crash"
 KEY = raw.master_key()
 _FILES = RealFiles()
 _SLOT_BYTES = 1 << 16
+
+
+class _NoGroups:
+    """Requests are carried out one after the other here: none is ever in flight."""
+
+    def take(self) -> None:
+        """Nothing."""
+
+    def drain(self) -> None:
+        """Nothing."""
+
+
+_NO_GROUPS = cast(CommitGroups, _NoGroups())
 
 
 class KnownMetadata:
@@ -103,14 +119,23 @@ class LocalDisk(Disk):
 
     store: DiskStore | None = None
     bookie: Bookie | None = None
-    calls: Calls | None = None
+    handlers: Handlers | None = None
     rebuilt: str = ""
 
     async def call(
         self, message: messages.Message, timeout_s: float | None = None, fds: Sequence[int] = ()
     ) -> messages.Message:
-        assert self.calls is not None
-        return self.calls.answer(message)
+        return self.handle(message)
+
+    def handle(self, message: messages.Message) -> messages.Message:
+        """What the worker does with a call; raises what it refuses."""
+        assert self.handlers is not None
+        message.call = 1
+        reply = self.handlers.answer(message)
+        assert reply is not None
+        if isinstance(reply, messages.Refused):
+            raise_refusal(reply)
+        return reply
 
 
 @dataclass(slots=True)
@@ -230,7 +255,11 @@ class Miniature:
         self.classes.append(verdict)
         disk.may_have_lost, disk.only_active = verdict.may_have_lost, verdict.only_active
         disk.bookie = found.bookie
-        disk.calls = Calls(store, disk.bookie, Stages(1 << 40, self._ticks_us))
+        disk.handlers = Handlers()
+        stages = Stages(1 << 40, self._ticks_us)
+        ControlHandlers(
+            store, disk.bookie, _NO_GROUPS, stages, lambda: None, store.ledgers
+        ).register(disk.handlers)
 
     def _mark_losses(self) -> None:
         for ledger in self.ledgers:
@@ -408,19 +437,15 @@ class Miniature:
         for ledger in ledgers:
             self.note("try", "limbo", ledger)
             mark = messages.MARK_ITEM.pack(ledger, FENCED | LIMBO, 1, KEY)
-            self._call(self.disk_of(ledger), messages.MarkLedgers(payload=mark))
+            self.disk_of(ledger).handle(messages.MarkLedgers(payload=mark))
             self.note("ack", "limbo", ledger)
 
     def clear_limbo(self, *ledgers: int) -> None:
         """As phase two, when nothing is missing any more."""
         for ledger in ledgers:
             self.note("try", "clear", ledger)
-            self._call(self.disk_of(ledger), messages.ClearLimbo(ledger=ledger))
+            self.disk_of(ledger).handle(messages.ClearLimbo(ledger=ledger))
             self.note("ack", "clear", ledger)
-
-    def _call(self, disk: LocalDisk, call: messages.Message) -> None:
-        assert disk.calls is not None
-        disk.calls.answer(call)
 
     def _acknowledge(self, what: Iterable[tuple[Any, ...]]) -> None:
         for words in what:

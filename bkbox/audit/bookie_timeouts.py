@@ -1,8 +1,8 @@
 """Circuit breaker per bookie: an audit of many ledgers must not wait for an unresponsive bookie at each of them.
 
-After ``MUTE_AFTER`` requests in a row without a response the bookie is *mute*: for ``ASKED_AGAIN_S`` seconds no request
-is sent to it, and every copy that it may have is unknown. Then one request is tried. Any response, even a refusal,
-closes the circuit again.
+After ``UNRESPONSIVE_AFTER`` requests in a row without a response the bookie is *mute*: for ``RETRY_AFTER_S`` seconds no
+request is sent to it, and every copy that it may have is unknown. Then one request is tried. Any response, even a
+refusal, closes the circuit again.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from bkbox.base.ids import BookieId
 
-MUTE_AFTER = 3
+UNRESPONSIVE_AFTER = 3
 """Consecutive requests without a response after which a bookie is mute."""
 
-ASKED_AGAIN_S = 60.0
+RETRY_AFTER_S = 60.0
 
 
 class BookieTimeouts:
@@ -25,12 +25,12 @@ class BookieTimeouts:
         self._unanswered: dict[BookieId, int] = {}
         self._unresponsive: dict[BookieId, tuple[float, str]] = {}
 
-    def why_mute(self, bookie: BookieId) -> str:
+    def why_unresponsive(self, bookie: BookieId) -> str:
         """The reason why no request is sent to the bookie; empty if requests are sent."""
         until_s, why = self._unresponsive.get(bookie, (0.0, ""))
         if why and self._now_s() >= until_s:
             del self._unresponsive[bookie]
-            self._unanswered[bookie] = MUTE_AFTER - 1
+            self._unanswered[bookie] = UNRESPONSIVE_AFTER - 1
             return ""
         return why
 
@@ -44,5 +44,5 @@ class BookieTimeouts:
         """Records a request without a response; ``why`` names the failure."""
         count = self._unanswered.get(bookie, 0) + 1
         self._unanswered[bookie] = count
-        if count >= MUTE_AFTER:
-            self._unresponsive[bookie] = (self._now_s() + ASKED_AGAIN_S, why)
+        if count >= UNRESPONSIVE_AFTER:
+            self._unresponsive[bookie] = (self._now_s() + RETRY_AFTER_S, why)

@@ -59,7 +59,7 @@ class CopyReader:
         self,
         pool: BookiePool,
         digests: DigestManager,
-        patience: BookieTimeouts,
+        timeouts: BookieTimeouts,
         without_batches: set[BookieId],
         *,
         uniform: bool,
@@ -67,7 +67,7 @@ class CopyReader:
         self._pool = pool
         self._digests = digests
         self._ledger = digests.ledger_id
-        self._patience = patience
+        self._timeouts = timeouts
         self._without_batches = without_batches
         self._uniform = uniform
 
@@ -86,7 +86,7 @@ class CopyReader:
     async def _read_run(self, bookie: BookieId, entries: range, found: Read) -> None:
         while entries:
             batch: list[VerifiedEntry] = []
-            if bookie not in self._without_batches and not self._patience.why_mute(bookie):
+            if bookie not in self._without_batches and not self._timeouts.why_unresponsive(bookie):
                 batch = await self._batch(bookie, entries, found)
             if batch:
                 found.good += batch
@@ -105,7 +105,7 @@ class CopyReader:
             self._without_batches.add(bookie)  # as bookies without batch reads respond
         if not isinstance(reply.response, bytes):
             return []
-        self._patience.answered(bookie)
+        self._timeouts.answered(bookie)
         found.size += len(reply.response)
         return self._digests.verify_batch(
             reply.response, BATCH_ENTRIES_AT, entries.start, len(entries)
@@ -121,7 +121,7 @@ class CopyReader:
         replies: dict[int, Reply] = {}
         left = list(entries)
         for tries in range(_TRIES):
-            if self._patience.why_mute(bookie):
+            if self._timeouts.why_unresponsive(bookie):
                 break
             if tries:
                 await asyncio.sleep(backoff_s(tries - 1, _PAUSE_S))
@@ -130,14 +130,14 @@ class CopyReader:
                 replies[entry] = reply
             reached = [replies[entry] for entry in left if isinstance(replies[entry].answer, Code)]
             if reached:
-                self._patience.answered(bookie)
+                self._timeouts.answered(bookie)
             elif left:
-                self._patience.unanswered(bookie, why_of(replies[left[-1]].answer))
+                self._timeouts.unanswered(bookie, why_of(replies[left[-1]].answer))
             left = [entry for entry in left if _may_change(replies[entry].answer)]
             if not left:
                 break
-        mute = Reply(NoAnswer.TIMEOUT)
-        return [replies.get(entry, mute) for entry in entries]
+        unanswered = Reply(NoAnswer.TIMEOUT)
+        return [replies.get(entry, unanswered) for entry in entries]
 
     def _take(self, entry: int, reply: Reply, found: Read) -> None:
         if reply.entry is not None:  # a bookie in limbo, too, sends what it has

@@ -33,7 +33,7 @@ _GRACE_S = 30.0
 
 
 @dataclass(frozen=True)
-class DepartureJob:
+class DecommissionJob:
     """Copies the ledgers of one chunk. ``rate``: bytes a second between bookies for one chunk, 0 for no rate limit."""
 
     uri: str

@@ -108,8 +108,8 @@ class PlannedHoldings(EntryInventory):
             return Answer.SILENT
         digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
         uniform = metadata.ensemble_size == metadata.write_quorum
-        patience = BookieTimeouts(time.monotonic)
-        reader = CopyReader(self._pool_of_reads, digests, patience, set(), uniform=uniform)
+        timeouts = BookieTimeouts(time.monotonic)
+        reader = CopyReader(self._pool_of_reads, digests, timeouts, set(), uniform=uniform)
         expected = list(expected_entries(metadata, bookie))
         bad: set[int] = set()
         for step in steps:

@@ -63,7 +63,7 @@ class Part(NamedTuple):
     ledgers: tuple[range, ...]
 
 
-class Exported(NamedTuple):
+class ExportedLedger(NamedTuple):
     """The result of one ledger; ``why`` it is skipped, empty if it is exported."""
 
     ledger_id: int
@@ -121,11 +121,11 @@ class ExportJob:
     select: str | None = None
     client: Mapping[str, Any] = field(default_factory=dict)
 
-    async def run(self, part: Part) -> list[Exported]:
+    async def run(self, part: Part) -> list[ExportedLedger]:
         """One result for each ledger that is closed and selected. Raises MetadataUnavailableError."""
         condition = parse_select(self.select) if self.select else lambda _metadata: True
         rng = random.Random()  # noqa: S311 jitter
-        outcomes: list[Exported] = []
+        outcomes: list[ExportedLedger] = []
         rows: list[tuple[int, int, int, str, bytes]] = []
         unfinished = entries_file(self.folder, f".{part.name}")
         for place in (unfinished, ledgers_file(self.folder, part.name)):
@@ -139,13 +139,13 @@ class ExportJob:
                         if metadata.state is not LedgerState.CLOSED or not condition(metadata):
                             continue
                         rows.append(await self._ledger(client, metadata, writer))
-                        outcomes.append(Exported(ledger, rows[-1][1], rows[-1][2], ""))
+                        outcomes.append(ExportedLedger(ledger, rows[-1][1], rows[-1][2], ""))
                     except NoSuchLedgerError:
                         continue
                     except (LedgerError, MetadataError, BkboxError) as error:
                         if isinstance(error, MetadataError) and error.may_have_taken_effect:
                             raise
-                        outcomes.append(Exported(ledger, 0, 0, str(error)))
+                        outcomes.append(ExportedLedger(ledger, 0, 0, str(error)))
         self._finish(part.name, unfinished, rows)
         return outcomes
 

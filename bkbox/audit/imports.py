@@ -43,7 +43,7 @@ MARK = "bkbox.import"
 """Custom metadata key of a ledger that is being created; its value is the exported ledger's id."""
 
 
-class Imported(NamedTuple):
+class ImportedLedger(NamedTuple):
     """The result of one ledger: ``new_id`` is its id in this cluster; ``why`` there is none, empty if there is one."""
 
     ledger_id: int
@@ -72,13 +72,13 @@ class ImportJob:
     map_folder: Path | None = None
     client: Mapping[str, Any] = field(default_factory=dict)
 
-    async def run(self, part: str) -> list[Imported]:
+    async def run(self, part: str) -> list[ImportedLedger]:
         """One result for each ledger of the part. Raises MetadataUnavailableError."""
         rng = random.Random()  # noqa: S311 placement and jitter
         table = pq.read_table(ledgers_file(self.folder, part))
         rows = [_Row(*row.values()) for row in table.to_pylist()]
         known = read_map(self._map_file(part)) if self.new_ids else {}
-        outcomes: list[Imported] = []
+        outcomes: list[ImportedLedger] = []
         entries = _Entries(entries_file(self.folder, part))
         options = ClientOptions(**self.client)
         async with await stores.connect(self.uri) as store, Client(store, options, rng) as client:
@@ -86,15 +86,19 @@ class ImportJob:
                 try:
                     if row.ledger_id in known:
                         outcomes.append(
-                            Imported(row.ledger_id, known[row.ledger_id], row.entries, row.size, "")
+                            ImportedLedger(
+                                row.ledger_id, known[row.ledger_id], row.entries, row.size, ""
+                            )
                         )
                         continue
                     new_id = await self._make(store, client, row, entries, part)
-                    outcomes.append(Imported(row.ledger_id, new_id, row.entries, row.size, ""))
+                    outcomes.append(
+                        ImportedLedger(row.ledger_id, new_id, row.entries, row.size, "")
+                    )
                 except BkboxError as error:
                     if isinstance(error, MetadataError) and error.may_have_taken_effect:
                         raise
-                    outcomes.append(Imported(row.ledger_id, -1, 0, 0, str(error)))
+                    outcomes.append(ImportedLedger(row.ledger_id, -1, 0, 0, str(error)))
         return outcomes
 
     async def _make(

@@ -42,7 +42,7 @@ _LIST_PAUSE_S = 0.1
 class InspectionResult:
     """The result of inspecting one ledger. ``copies`` were read, ``size`` bytes."""
 
-    looks: dict[BookieId, CopyEvidence] = field(default_factory=dict)
+    by_bookie: dict[BookieId, CopyEvidence] = field(default_factory=dict)
     disagreements: list[Disagreement] = field(default_factory=list)
     copies: int = 0
     size: int = 0
@@ -53,7 +53,7 @@ class CollectedFacts:
     """Facts about the bookies of a cluster that outlive one inspection: time-outs, and requests that they do not
     support."""
 
-    patience: BookieTimeouts
+    timeouts: BookieTimeouts
     unlisting: set[BookieId] = field(default_factory=set)
     without_batches: set[BookieId] = field(default_factory=set)
 
@@ -66,26 +66,26 @@ class LedgerInspector:
         self,
         pool: BookiePool,
         registered: frozenset[BookieId],
-        learnt: CollectedFacts,
+        facts: CollectedFacts,
         spend: Callable[[int], Awaitable[None]],
         *,
         read_all: bool,
     ) -> None:
         self._pool = pool
         self._registered = registered
-        self._learnt = learnt
-        self._patience = learnt.patience
+        self._facts = facts
+        self._timeouts = facts.timeouts
         self._spend = spend
         self._read_all = read_all
 
-    async def look(self, metadata: LedgerMetadata) -> InspectionResult:
+    async def inspect(self, metadata: LedgerMetadata) -> InspectionResult:
         """Inspects one ledger. Raises nothing unless there is a defect."""
         found = InspectionResult()
         members = sorted(metadata.bookies())
         answers = await asyncio.gather(*(self._listed(bookie, metadata) for bookie in members))
         to_read: dict[BookieId, list[range]] = {}
-        for bookie, (look, parts) in zip(members, answers, strict=True):
-            found.looks[bookie] = look
+        for bookie, (evidence, parts) in zip(members, answers, strict=True):
+            found.by_bookie[bookie] = evidence
             if parts:
                 to_read[bookie] = parts
         if to_read:
@@ -104,9 +104,9 @@ class LedgerInspector:
         is_open = metadata.state is not LedgerState.CLOSED
         if not expected and not (is_open and bookie in metadata.last_fragment.ensemble):
             return CopyEvidence(), []
-        if why := self._patience.why_mute(bookie):
-            return CopyEvidence(why_silent=why), []
-        if bookie in self._learnt.unlisting:
+        if why := self._timeouts.why_unresponsive(bookie):
+            return CopyEvidence(why_unresponsive=why), []
+        if bookie in self._facts.unlisting:
             limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
             return CopyEvidence(in_limbo=limbo), expected
         listing = await self._list(bookie, metadata.ledger_id)
@@ -114,8 +114,8 @@ class LedgerInspector:
             absent = list(missing(expected, runs_of(listing.available)))
             present = list(missing(expected, [(part.start, part.stop - 1) for part in absent]))
             if listing.answer is Code.EUNKNOWNLEDGERSTATE:
-                look = CopyEvidence(in_limbo=True, withheld=absent)
-                return look, present if self._read_all else []
+                evidence = CopyEvidence(in_limbo=True, withheld=absent)
+                return evidence, present if self._read_all else []
             faults = {(Fault.MISSING, _NOT_LISTED): absent} if absent else {}
             return CopyEvidence(faults=faults), present if self._read_all else []
         if listing.answer.evidence is Evidence.NEGATIVE:
@@ -129,7 +129,7 @@ class LedgerInspector:
             return CopyEvidence(
                 in_limbo=limbo, gave_no_list=listing.answer is not Code.EIO
             ), expected
-        return CopyEvidence(why_silent=why_of(listing.answer)), []
+        return CopyEvidence(why_unresponsive=why_of(listing.answer)), []
 
     async def _in_limbo(self, bookie: BookieId, ledger: int) -> bool:
         """True if a bookie that returns no list reports the ledger as in limbo."""
@@ -141,11 +141,11 @@ class LedgerInspector:
         for tries in range(_LIST_TRIES):
             listing = await self._pool.listing(bookie, ledger)
             if isinstance(listing.answer, Code):
-                self._patience.answered(bookie)
+                self._timeouts.answered(bookie)
                 break
             if listing.answer is NoAnswer.TIMEOUT:
                 break  # as Java's DbLedgerStorage does
-            self._patience.unanswered(bookie, why_of(listing.answer))
+            self._timeouts.unanswered(bookie, why_of(listing.answer))
             await asyncio.sleep(backoff_s(tries, _LIST_PAUSE_S))
         return listing
 
@@ -161,11 +161,11 @@ class LedgerInspector:
         if metadata.digest_type is None or metadata.password is None:
             why = "the metadata have no digest type or no password: nothing can be checked"
             for bookie, unread in to_read.items():
-                found.looks[bookie].faults[Fault.UNKNOWN, why] = unread
+                found.by_bookie[bookie].faults[Fault.UNKNOWN, why] = unread
             return
         digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
         reader = CopyReader(
-            self._pool, digests, self._patience, self._learnt.without_batches, uniform=uniform
+            self._pool, digests, self._timeouts, self._facts.without_batches, uniform=uniform
         )
         reads: dict[BookieId, list[Read]] = {bookie: [] for bookie in to_read}
         comparer = CopyComparer(metadata)
@@ -193,25 +193,27 @@ class LedgerInspector:
         found: InspectionResult,
     ) -> None:
         """Merges the results of the reads into the evidence from the list."""
-        look = found.looks[bookie]
-        if look.gave_no_list and any(read.good or _denials(read) for read in reads):
-            self._learnt.unlisting.add(bookie)
+        evidence = found.by_bookie[bookie]
+        if evidence.gave_no_list and any(read.good or _denials(read) for read in reads):
+            self._facts.unlisting.add(bookie)
         if any(read.in_limbo for read in reads):
-            look.in_limbo = True
+            evidence.in_limbo = True
         for read in reads:
-            look.withheld += ranges_of(read.withheld)
+            evidence.withheld += ranges_of(read.withheld)
             for key, parts in read.fault_ranges().items():
-                look.faults.setdefault(key, []).extend(parts)
-        unknown = {key: parts for key, parts in look.faults.items() if key[0] is Fault.UNKNOWN}
+                evidence.faults.setdefault(key, []).extend(parts)
+        unknown = {key: parts for key, parts in evidence.faults.items() if key[0] is Fault.UNKNOWN}
         count = sum(len(part) for parts in unknown.values() for part in parts)
-        if len(unknown) == len(look.faults) and count == sum(map(len, wanted)):
+        if len(unknown) == len(evidence.faults) and count == sum(map(len, wanted)):
             (_, why) = next(iter(unknown))
-            found.looks[bookie] = CopyEvidence(in_limbo=look.in_limbo, why_silent=why)
-        elif look.in_limbo:
+            found.by_bookie[bookie] = CopyEvidence(in_limbo=evidence.in_limbo, why_unresponsive=why)
+        elif evidence.in_limbo:
             # An entry that the bookie denies may have been there: the bookie itself reports that it does not know.
-            look.withheld += look.entries_of(Fault.MISSING)
-            look.withheld.sort(key=lambda part: part.start)
-            look.faults = {k: v for k, v in look.faults.items() if k[0] is not Fault.MISSING}
+            evidence.withheld += evidence.entries_of(Fault.MISSING)
+            evidence.withheld.sort(key=lambda part: part.start)
+            evidence.faults = {
+                k: v for k, v in evidence.faults.items() if k[0] is not Fault.MISSING
+            }
 
 
 def _denials(read: Read) -> bool:

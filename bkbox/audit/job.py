@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LEDGERS_AT_ONCE = 16
 _PROBES_AT_ONCE = 64
-_LOOKS_MAX = 4
+_INSPECTIONS_MAX = 4
 
 TABLES = (
     *(fault.value for fault in Fault),
@@ -105,12 +105,12 @@ class AuditJob:
         rng = random.Random()  # noqa: S311 jitter
         async with await stores.connect(self.uri) as store, Client(store, options, rng) as client:
             spend = _pace(self.rate, time.monotonic)
-            looker = LedgerInspector(
-                client.pool, self.registered, _learnt(self.uri), spend, read_all=self.read_all
+            inspector = LedgerInspector(
+                client.pool, self.registered, _facts_of(self.uri), spend, read_all=self.read_all
             )
             result = Result()
             fits = parse_select(self.select) if self.select else lambda _metadata: True
-            audit = _Audit(self, store, looker, result, fits)
+            audit = _Audit(self, store, inspector, result, fits)
             ids = (LedgerId(each) for some in chunk.ledgers for each in some)
             judged = await bounded_gather(ids, audit.one, LEDGERS_AT_ONCE)
             orphans = await self._probe(chunk.absent, store, client.pool, result)
@@ -127,19 +127,19 @@ class AuditJob:
         result: Result,
     ) -> list[Orphaned]:
         bookies = sorted(self.registered)
-        patience = _learnt(self.uri).patience
+        timeouts = _facts_of(self.uri).timeouts
 
         async def one(pair: tuple[int, BookieId]) -> Orphaned | None:
             ledger, bookie = pair
             result.probed += 1
             answered = False
-            if not patience.why_mute(bookie):
+            if not timeouts.why_unresponsive(bookie):
                 reply = await pool.read(bookie, ledger, -1, None)
                 answered = isinstance(reply.answer, Code)
                 if answered:
-                    patience.answered(bookie)
+                    timeouts.answered(bookie)
                 else:
-                    patience.unanswered(bookie, str(reply.answer.value))
+                    timeouts.unanswered(bookie, str(reply.answer.value))
                 if reply.answer is Code.EOK and reply.entry is not None:
                     return await self._orphan(ledger, bookie, reply.entry, store)
             if not answered:
@@ -167,7 +167,7 @@ class _Audit:
 
     job: AuditJob
     store: MetadataStore
-    looker: LedgerInspector
+    inspector: LedgerInspector
     result: Result
     fits: Condition
     unread: list[MissingRange] = field(default_factory=list)
@@ -179,11 +179,13 @@ class _Audit:
             found = await self.store.read_ledger(ledger)
             if not self.fits(found.value):
                 return None
-            for _ in range(_LOOKS_MAX):
-                looked = await self.looker.look(found.value)
-                self.result.copies += looked.copies
-                self.result.size += looked.size
-                judgement = judge(found.value, looked.looks, looked.disagreements, self.job.racks)
+            for _ in range(_INSPECTIONS_MAX):
+                inspection = await self.inspector.inspect(found.value)
+                self.result.copies += inspection.copies
+                self.result.size += inspection.size
+                judgement = judge(
+                    found.value, inspection.by_bookie, inspection.disagreements, self.job.racks
+                )
                 if judgement.is_clean:
                     break
                 before, found = found, await self.store.read_ledger(ledger, latest=True)
@@ -226,7 +228,7 @@ def _fill(
 
 
 @functools.cache
-def _learnt(_uri: str) -> CollectedFacts:
+def _facts_of(_uri: str) -> CollectedFacts:
     """The facts that this process has collected about a cluster's bookies, over all chunks."""
     return CollectedFacts(BookieTimeouts(time.monotonic))
 

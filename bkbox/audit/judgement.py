@@ -65,13 +65,13 @@ class CopyEvidence:
 
     ``faults``: by (fault, why), the entries, ascending, among the entries that it has to hold. ``is_gone``: it is not
     registered. ``in_limbo``: it reports that it does not know what it has; ``withheld``: the entries that it does not
-    return for that reason, ascending. ``why_silent``: it did not respond at all. ``gave_no_list``: it was read because
-    it returned no list of its entries.
+    return for that reason, ascending. ``why_unresponsive``: it did not respond at all. ``gave_no_list``: it was read
+    because it returned no list of its entries.
     """
 
     is_gone: bool = False
     in_limbo: bool = False
-    why_silent: str = ""
+    why_unresponsive: str = ""
     gave_no_list: bool = False
     withheld: list[range] = field(default_factory=list)
     faults: dict[tuple[Fault, str], list[range]] = field(default_factory=dict)
@@ -149,19 +149,21 @@ class Judgement:
 
 def judge(
     metadata: LedgerMetadata,
-    looks: Mapping[BookieId, CopyEvidence],
+    by_bookie: Mapping[BookieId, CopyEvidence],
     disagreements: Sequence[Disagreement],
     racks: Mapping[BookieId, str],
 ) -> Judgement:
-    """Judges one ledger. ``looks``: the evidence for every bookie that an ensemble names."""
+    """Judges one ledger. ``by_bookie``: the evidence for every bookie that an ensemble names."""
     expected = {each: list(expected_entries(metadata, each)) for each in sorted(metadata.bookies())}
     wrong = _wrong(metadata, disagreements)
-    said = {each: _said(expected[each], looks[each], wrong.get(each, ())) for each in expected}
+    said = {each: _said(expected[each], by_bookie[each], wrong.get(each, ())) for each in expected}
     findings = audit(metadata, said)
     known = findings.known
-    if any(look.entries_of(Fault.UNKNOWN) for look in looks.values()):
+    if any(evidence.entries_of(Fault.UNKNOWN) for evidence in by_bookie.values()):
         sure = {
-            each: _said(expected[each], looks[each], wrong.get(each, ()), (*LOST, Fault.UNKNOWN))
+            each: _said(
+                expected[each], by_bookie[each], wrong.get(each, ()), (*LOST, Fault.UNKNOWN)
+            )
             for each in expected
         }
         known = audit(metadata, sure).known
@@ -180,21 +182,21 @@ def judge(
                 sum(len(part) for parts in findings.lacking.values() for part in parts),
             )
         )
-    unreadable = without_copy(metadata, looks)
+    unreadable = without_copy(metadata, by_bookie)
     return Judgement(
         ledger_row(metadata),
-        _runs(metadata, expected, looks, unreadable),
+        _runs(metadata, expected, by_bookie, unreadable),
         _divergent(metadata, disagreements),
         under_replicated,
         [
             Limbo(each, metadata.ledger_id, _count(expected[each]))
             for each in expected
-            if looks[each].in_limbo
+            if by_bookie[each].in_limbo
         ],
         _rack_rows(metadata, expected, findings.lacking, findings.gone, racks),
         owner_row(metadata),
-        _no_copy(metadata, looks, unreadable),
-        _blocked(metadata, looks),
+        _no_copy(metadata, by_bookie, unreadable),
+        _blocked(metadata, by_bookie),
         [
             Ended(
                 metadata.ledger_id,
@@ -215,7 +217,9 @@ def judge(
 # ---- entries without a copy, ledgers that recovery cannot close ---------------------------------------
 
 
-def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence]) -> list[range]:
+def without_copy(
+    metadata: LedgerMetadata, by_bookie: Mapping[BookieId, CopyEvidence]
+) -> list[range]:
     """Settled entries of which no bookie of the write set returns a copy although all responded: ascending.
 
     An entry that a bookie in limbo withholds has no copy there: no reader gets it either.
@@ -226,8 +230,8 @@ def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence
         ensemble = metadata.fragments[index].ensemble
         absent = {
             bookie: [entries]
-            if looks[bookie].is_gone
-            else clipped(_unreadable(looks[bookie]), entries)
+            if by_bookie[bookie].is_gone
+            else clipped(_unreadable(by_bookie[bookie]), entries)
             for bookie in ensemble
         }
         for piece, lackers in pieces(entries, absent):
@@ -244,10 +248,10 @@ def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence
     return joined(found)
 
 
-def _unreadable(look: CopyEvidence) -> list[range]:
+def _unreadable(evidence: CopyEvidence) -> list[range]:
     """The entries that the bookie reported it cannot return: ascending, disjoint ranges."""
     found: list[range] = []
-    parts = [*look.entries_of(*LOST), *look.withheld]
+    parts = [*evidence.entries_of(*LOST), *evidence.withheld]
     for part in sorted(parts, key=lambda part: part.start):
         if found and part.start <= found[-1].stop:
             found[-1] = range(found[-1].start, max(found[-1].stop, part.stop))
@@ -257,17 +261,19 @@ def _unreadable(look: CopyEvidence) -> list[range]:
 
 
 def _no_copy(
-    metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence], unreadable: Sequence[range]
+    metadata: LedgerMetadata,
+    by_bookie: Mapping[BookieId, CopyEvidence],
+    unreadable: Sequence[range],
 ) -> list[NoCopy]:
     if not unreadable:
         return []
     whys = []
-    for bookie, look in sorted(looks.items()):
-        if look.is_gone:
+    for bookie, evidence in sorted(by_bookie.items()):
+        if evidence.is_gone:
             whys.append(f"{bookie} is gone")
-        elif any(clipped(look.withheld, part) for part in unreadable):
+        elif any(clipped(evidence.withheld, part) for part in unreadable):
             whys.append(f"{bookie} is in limbo")
-        for (fault, why), parts in look.faults.items():
+        for (fault, why), parts in evidence.faults.items():
             if fault in LOST and any(clipped(parts, part) for part in unreadable):
                 whys.append(f"{bookie}: {why}")
     return [
@@ -281,17 +287,17 @@ def _no_copy(
     ]
 
 
-def _blocked(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence]) -> list[Blocked]:
+def _blocked(metadata: LedgerMetadata, by_bookie: Mapping[BookieId, CopyEvidence]) -> list[Blocked]:
     """A ledger that recovery cannot close, whatever the other bookies respond: too many of its last ensemble are in
     limbo or gone."""
     if metadata.state is LedgerState.CLOSED:
         return []
     sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     ensemble = metadata.last_fragment.ensemble
-    limbo = {each for each in ensemble if looks[each].in_limbo}
-    gone = {each for each in ensemble if looks[each].is_gone}
-    mute = {at for at, each in enumerate(ensemble) if each in limbo | gone}
-    if not sizes.contain_ack_quorum(mute):
+    limbo = {each for each in ensemble if by_bookie[each].in_limbo}
+    gone = {each for each in ensemble if by_bookie[each].is_gone}
+    unavailable = {at for at, each in enumerate(ensemble) if each in limbo | gone}
+    if not sizes.contain_ack_quorum(unavailable):
         return []
     return [
         Blocked(
@@ -386,16 +392,16 @@ def ranges_of(entries: Iterable[int]) -> list[range]:
 
 def _said(
     expected: Sequence[range],
-    look: CopyEvidence,
+    evidence: CopyEvidence,
     wrong: Sequence[range],
     lost: Sequence[Fault] = LOST,
 ) -> Said:
     """The bookie's report, as the audit of the copies takes it."""
-    if look.is_gone:
+    if evidence.is_gone:
         return Answer.GONE
-    if look.in_limbo or look.why_silent:
+    if evidence.in_limbo or evidence.why_unresponsive:
         return Answer.SILENT
-    bad = sorted([*look.entries_of(*lost), *wrong], key=lambda part: part.start)
+    bad = sorted([*evidence.entries_of(*lost), *wrong], key=lambda part: part.start)
     return [
         (part.start, part.stop - 1)
         for part in missing(expected, [(part.start, part.stop - 1) for part in bad])
@@ -431,25 +437,25 @@ def _divergent(metadata: LedgerMetadata, disagreements: Iterable[Disagreement]) 
 def _runs(
     metadata: LedgerMetadata,
     expected: Mapping[BookieId, Sequence[range]],
-    looks: Mapping[BookieId, CopyEvidence],
+    by_bookie: Mapping[BookieId, CopyEvidence],
     unreadable: Sequence[range],
 ) -> dict[Fault, list[MissingRange]]:
     """The missing ranges by fault, without entries that have no copy anywhere: those cannot be copied (NoCopy)."""
     rows: dict[Fault, list[MissingRange]] = {fault: [] for fault in Fault}
     for bookie, parts in expected.items():
-        look = looks[bookie]
-        if look.is_gone:
+        evidence = by_bookie[bookie]
+        if evidence.is_gone:
             continue
-        if look.why_silent:
+        if evidence.why_unresponsive:
             # Open ledger: the entries that it has to hold are not settled.
             whole: tuple[int, int, int] = (metadata.last_fragment.first_entry, -1, 0)
             if parts:
                 whole = (parts[0].start, parts[-1].stop - 1, _count(parts))
             rows[Fault.UNKNOWN].append(
-                MissingRange(metadata.ledger_id, bookie, *whole, look.why_silent)
+                MissingRange(metadata.ledger_id, bookie, *whole, evidence.why_unresponsive)
             )
             continue
-        for (fault, why), faulty in look.faults.items():
+        for (fault, why), faulty in evidence.faults.items():
             if fault in LOST and unreadable:
                 lost = [(part.start, part.stop - 1) for part in unreadable]
                 faulty = list(missing(faulty, lost))

@@ -64,7 +64,7 @@ class Progress(Protocol):
         """Adds to the progress of this stage; ``size`` in bytes."""
 
 
-class UnresponsiveBookie:
+class NoProgress:
     """A Progress that shows nothing."""
 
     def stage(self, name: str, ledgers: int | None) -> None:

@@ -11,7 +11,7 @@ import time
 
 from bkbox.base.ids import LedgerId
 from bkbox.client import Client
-from bkbox.demo.state import Scene, Told, ask, must
+from bkbox.demo.state import DemoState, StepResult, ask, must
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import LedgerState
 
@@ -20,9 +20,9 @@ _WAIT_S = 20.0
 _POLL_S = 0.05
 
 
-async def fence(scene: Scene) -> Told:
+async def fence(state: DemoState) -> StepResult:
     """Sends SIGSTOP to the writer, recovers, sends SIGCONT, and checks that the writer fails."""
-    show, cluster = scene.show, scene.cluster
+    output, cluster = state.output, state.cluster
     log = cluster.root / "writer.log"
     with log.open("wb") as said, (cluster.root / "writer.out").open("wb") as out:
         arguments = [
@@ -46,32 +46,34 @@ async def fence(scene: Scene) -> Told:
     lines = [f"line {number} of the first writer\n".encode() for number in range(_LINES)]
     writer.stdin.write(b"".join(lines))
     writer.stdin.flush()
-    async with scene.client() as client:
-        await _written(scene, client, ledger, _LINES - 1)
-        show.say(
+    async with state.client() as client:
+        await _written(state, client, ledger, _LINES - 1)
+        output.say(
             f"A first writer, process {writer.pid}, has written {_LINES} lines to a second ledger, {ledger}. "
             f"Now it hangs (SIGSTOP): it neither writes nor goes away. A second client recovers its ledger:"
         )
         os.kill(writer.pid, signal.SIGSTOP)
-        show.quote(f"$ bkbox ledger recover {ledger}")
+        output.quote(f"$ bkbox ledger recover {ledger}")
         recovered = await cluster.run(
             "ledger", "recover", str(ledger), "--metadata", cluster.metadata
         )
         for line in recovered.splitlines():
             if line.startswith(("state ", "last_entry ", "length ")):
-                show.quote(line)
+                output.quote(line)
         metadata = await client.metadata(ledger)
         must(
             metadata.state is LedgerState.CLOSED and metadata.last_entry == _LINES - 1,
             f"ledger {ledger} is {metadata.state.name} at {metadata.last_entry}",
         )
-        show.say("The first writer wakes up (SIGCONT), knows nothing of this, and appends a line:")
+        output.say(
+            "The first writer wakes up (SIGCONT), knows nothing of this, and appends a line:"
+        )
         os.kill(writer.pid, signal.SIGCONT)
         writer.stdin.write(b"one line too many\n")
         writer.stdin.flush()
         await cluster.until(lambda: writer.poll() is not None, "the first writer to fail", _WAIT_S)
         answer = [line for line in log.read_text().splitlines() if line.startswith("error:")]
-        show.quote("\n".join(answer))
+        output.quote("\n".join(answer))
         must(
             writer.returncode != 0 and any("fenced" in line.lower() for line in answer),
             f"the first writer was not fenced off: it ended with {writer.returncode}, {answer}",
@@ -80,17 +82,17 @@ async def fence(scene: Scene) -> Told:
             (await client.metadata(ledger)).last_entry == _LINES - 1,
             f"the end of ledger {ledger} has moved",
         )
-    show.proved(
+    output.proved(
         "LedgerFenced: at least two of the three bookies refuse it, so no line can slip in behind the "
         "end that the second client has settled"
     )
-    return Told(_LINES, sum(map(len, lines)), "a hung writer is fenced off")
+    return StepResult(_LINES, sum(map(len, lines)), "a hung writer is fenced off")
 
 
-async def _written(scene: Scene, client: Client, ledger: LedgerId, entry: int) -> None:
+async def _written(state: DemoState, client: Client, ledger: LedgerId, entry: int) -> None:
     """Waits until every bookie has the entry, and so all before it."""
     deadline = time.monotonic() + _WAIT_S
-    for bookie in scene.cluster.bookies:
+    for bookie in state.cluster.bookies:
         while (await ask(client, bookie.id, ledger, [entry]))[0].answer is not Code.EOK:
             must(
                 time.monotonic() < deadline, f"{bookie.name} does not get the first writer's lines"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from bkbox.demo.output import amount
-from bkbox.demo.state import Scene, Told, ask, must
+from bkbox.demo.state import DemoState, StepResult, ask, must
 from bkbox.demo.writing import Writing
 from bkbox.wire.codes import Code
 
@@ -21,53 +21,53 @@ _DEAD_BY = 0.5
 _BACK_AT = 0.7
 
 
-async def append(scene: Scene) -> Told:
+async def append(state: DemoState) -> StepResult:
     """Step 1: writes until the moment of the kill."""
-    show, source = scene.show, scene.source
-    client = await scene.open.enter_async_context(scene.client())
+    output, source = state.output, state.source
+    client = await state.open.enter_async_context(state.client())
     writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
-    scene.ledger = writer.ledger_id
-    scene.writing = Writing(client, writer, source, scene.manifest)
-    show.say(
+    state.ledger = writer.ledger_id
+    state.writing = Writing(client, writer, source, state.manifest)
+    output.say(
         f"A ledger is a log with one writer. Ledger {writer.ledger_id} is created with E=3, WQ=3, AQ=2: "
         f"each entry goes to all three bookies and is acknowledged when two of them have it. They run "
         f"with ack_after = write: no journal, no sync, an entry counts once the kernel has it."
     )
-    show.say(
+    output.say(
         f"Into it goes {source.title}: {len(source.files):,} files, {amount(source.size)}, in entries of at "
         f"most {source.entry_bytes:,} bytes."
     )
-    with show.progress("writing", source.size, "bytes") as advance:
-        await scene.writing.to(_KILLED_AT, advance)
-    show.proved(
-        f"{scene.writing.acknowledged:,} entries acknowledged, {amount(writer.length)}; the writer goes on"
+    with output.progress("writing", source.size, "bytes") as advance:
+        await state.writing.to(_KILLED_AT, advance)
+    output.proved(
+        f"{state.writing.acknowledged:,} entries acknowledged, {amount(writer.length)}; the writer goes on"
     )
-    return Told(
-        scene.writing.acknowledged, writer.length, "appends acknowledged by two of three bookies"
+    return StepResult(
+        state.writing.acknowledged, writer.length, "appends acknowledged by two of three bookies"
     )
 
 
-async def kill(scene: Scene) -> Told:
+async def kill(state: DemoState) -> StepResult:
     """Step 2: kills bookie 1, writes on, restarts it."""
-    show, source, writing = scene.show, scene.source, scene.writing
+    output, source, writing = state.output, state.source, state.writing
     assert writing is not None
-    bookie = scene.cluster.bookies[0]
+    bookie = state.cluster.bookies[0]
     before, length_before = writing.acknowledged, writing.writer.length
-    sample = scene.sample(range(before), _SAMPLE_ENTRIES)
-    held = await ask(writing.client, bookie.id, scene.ledger, sample)
+    sample = state.sample(range(before), _SAMPLE_ENTRIES)
+    held = await ask(writing.client, bookie.id, state.ledger, sample)
 
-    show.say(
+    output.say(
         f"All processes of {bookie.name} get SIGKILL while entries are on their way to it. With only three "
         f"bookies there is no spare one to take its place."
     )
-    with show.progress("writing", source.size, "bytes", length_before) as advance:
+    with output.progress("writing", source.size, "bytes", length_before) as advance:
         pids, _ = await asyncio.gather(bookie.kill(), writing.to(_DEAD_BY, advance))
         dead_from = writing.acknowledged
         await writing.to(_BACK_AT, advance)
-    scene.missed = range(dead_from, writing.acknowledged)
-    show.proved(
+    state.missed = range(dead_from, writing.acknowledged)
+    output.proved(
         f"{len(pids)} processes killed ({', '.join(map(str, pids))}), and the writer went on: "
-        f"{len(scene.missed):,} entries were acknowledged by the two bookies left while {bookie.name} "
+        f"{len(state.missed):,} entries were acknowledged by the two bookies left while {bookie.name} "
         f"was dead"
     )
 
@@ -77,9 +77,9 @@ async def kill(scene: Scene) -> Told:
             disk.crash_class == "process crash",
             f"{disk.path} calls this a {disk.crash_class}: {disk.reason}",
         )
-        show.quote(f"{scene.cluster.short(disk.path)}: {disk.crash_class}: {disk.reason}")
-    async with scene.client() as client:  # a new one: the writer's avoids a failed bookie
-        now = await ask(client, bookie.id, scene.ledger, sample)
+        output.quote(f"{state.cluster.short(disk.path)}: {disk.crash_class}: {disk.reason}")
+    async with state.client() as client:  # a new one: the writer's avoids a failed bookie
+        now = await ask(client, bookie.id, state.ledger, sample)
     lost = [
         entry
         for entry, then, since in zip(sample, held, now, strict=True)
@@ -90,23 +90,23 @@ async def kill(scene: Scene) -> Told:
         f"{bookie.name} had entries {', '.join(map(str, lost[:5]))} and does not give them any more",
     )
     kept = sum(each.answer is Code.EOK for each in held)
-    show.proved(
+    output.proved(
         f"{bookie.name} is back and knows what happened to it: a process crash, in which nothing that "
         f"was written is lost, so nothing needs repair. {kept} entries that it had, asked of it alone, "
         f"came back byte for byte"
     )
 
-    with show.progress("writing", source.size, "bytes", writing.writer.length) as advance:
+    with output.progress("writing", source.size, "bytes", writing.writer.length) as advance:
         await writing.to(1, advance)
-    scene.acknowledged, length = writing.acknowledged, writing.writer.length
+    state.acknowledged, length = writing.acknowledged, writing.writer.length
     await writing.writer.abort()
-    await scene.open.aclose()
-    show.say(
-        f"All {scene.acknowledged:,} entries are acknowledged. The writer goes away without closing the "
+    await state.open.aclose()
+    output.say(
+        f"All {state.acknowledged:,} entries are acknowledged. The writer goes away without closing the "
         f"ledger, as if it had died too."
     )
-    return Told(
-        scene.acknowledged - before,
+    return StepResult(
+        state.acknowledged - before,
         length - length_before,
-        f"a process crash: nothing lost, {len(scene.missed):,} entries meanwhile",
+        f"a process crash: nothing lost, {len(state.missed):,} entries meanwhile",
     )

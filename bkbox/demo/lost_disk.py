@@ -11,7 +11,7 @@ from bkbox.api.admin.status import Limbo
 from bkbox.client import Client
 from bkbox.demo.cluster import Bookie
 from bkbox.demo.output import amount
-from bkbox.demo.state import Scene, Told, ask, must
+from bkbox.demo.state import DemoState, StepResult, ask, must
 from bkbox.protocol.events import describe
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import HEADER_BYTES
@@ -30,9 +30,9 @@ _SAMPLE_ENTRIES = 2_000
 _NEGATIVE = (Code.ENOENTRY, Code.ENOLEDGER)
 
 
-async def lose(scene: Scene) -> Told:
+async def lose(state: DemoState) -> StepResult:
     """Empties a disk, checks that the start is refused, repairs the cookie, starts, watches the repair."""
-    show, cluster = scene.show, scene.cluster
+    output, cluster = state.output, state.cluster
     bookie = cluster.bookies[1]
     disk = max((await bookie.status()).disks, key=lambda disk: disk.ledgers)
     must(disk.ledgers > 0, f"no disk of {bookie.name} holds the ledger")
@@ -42,86 +42,88 @@ async def lose(scene: Scene) -> Told:
     for item in path.iterdir():
         shutil.rmtree(item) if item.is_dir() else item.unlink()
     name = cluster.short(disk.path)
-    show.say(
+    output.say(
         f"{bookie.name} is stopped, and its disk {name}, on which it has the ledger, is emptied: "
         f"{amount(size)} are gone. Does it start?"
     )
-    await _refuses(scene, bookie)
-    show.quote(f"$ bkbox cookie repair --yes --config {bookie.config}")
-    show.quote(
+    await _refuses(state, bookie)
+    output.quote(f"$ bkbox cookie repair --yes --config {bookie.config}")
+    output.quote(
         cluster.short(await cluster.run("cookie", "repair", "--yes", "--config", bookie.config))
     )
 
-    entries_size = scene.source.size + scene.acknowledged * HEADER_BYTES
+    entries_size = state.source.size + state.acknowledged * HEADER_BYTES
     await bookie.start(jobs_network_bytes_per_second=max(1, entries_size // _REPAIR_S))
-    await _phase_one(scene, bookie, name)
-    async with scene.client() as client:
-        await _ask_in_limbo(scene, client, bookie)
-        return await _phase_two(scene, client, bookie)
+    await _phase_one(state, bookie, name)
+    async with state.client() as client:
+        await _ask_in_limbo(state, client, bookie)
+        return await _phase_two(state, client, bookie)
 
 
-async def _refuses(scene: Scene, bookie: Bookie) -> None:
+async def _refuses(state: DemoState, bookie: Bookie) -> None:
     status, text = await bookie.start_refused()
     said = [line for line in text.splitlines() if line.startswith("error:")]
     must(
         status == _REFUSED and "cookie repair" in text and bool(said),
         f"{bookie.name} ended with {status}, and does not say what to do: {text}",
     )
-    scene.show.quote(f"$ bkbox run --config {bookie.config}")
-    scene.show.quote(scene.cluster.short("\n".join(said)))
-    scene.show.proved(
+    state.output.quote(f"$ bkbox run --config {bookie.config}")
+    state.output.quote(state.cluster.short("\n".join(said)))
+    state.output.proved(
         "it refuses, names what differs, and names the one command to run: an empty disk must not pass "
         "for one that never had anything on it"
     )
 
 
-async def _phase_one(scene: Scene, bookie: Bookie, name: str) -> None:
+async def _phase_one(state: DemoState, bookie: Bookie, name: str) -> None:
     status = await bookie.status()
     disk = next(disk for disk in status.disks if disk.path.endswith(name))
     must(disk.crash_class == "disk replaced", f"{name} is classified as {disk.crash_class}")
     phase_one = [reason for reason in status.boot.reasons if reason.startswith("phase one")]
     must(bool(phase_one), f"{bookie.name} has skipped phase one")
-    scene.show.quote(f"{name}: {disk.crash_class}: {disk.reason}")
-    scene.show.quote("\n".join(phase_one))
-    scene.show.proved(
+    state.output.quote(f"{name}: {disk.crash_class}: {disk.reason}")
+    state.output.quote("\n".join(phase_one))
+    state.output.proved(
         "phase one is done before the port opens: the ledger is fenced, so that no writer can go on as "
         "if nothing had happened, and in limbo, so that the bookie does not deny what it has lost"
     )
 
 
-async def _ask_in_limbo(scene: Scene, client: Client, bookie: Bookie) -> None:
-    show, ledger, count = scene.show, scene.ledger, scene.acknowledged
+async def _ask_in_limbo(state: DemoState, client: Client, bookie: Bookie) -> None:
+    output, ledger, count = state.output, state.ledger, state.acknowledged
     asked = sorted({count // 2, count * 3 // 4, count * 9 // 10})
     answers = await ask(client, bookie.id, ledger, asked)
     for entry, said in zip(asked, answers, strict=True):
-        show.quote(f"read entry {entry} of ledger {ledger}: {describe([(bookie.id, said.answer)])}")
+        output.quote(
+            f"read entry {entry} of ledger {ledger}: {describe([(bookie.id, said.answer)])}"
+        )
         must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry that it may have lost")
-    show.say(
+    output.say(
         "The answer for an entry that is not back yet is unknown (EUNKNOWN), never 'no such entry': a "
         "reader or a recovery then asks the others and draws no conclusion. Version 2 of the protocol "
         "says it as EIO. Phase two now closes the ledger by recovery and copies what is missing."
     )
 
 
-async def _phase_two(scene: Scene, client: Client, bookie: Bookie) -> Told:
+async def _phase_two(state: DemoState, client: Client, bookie: Bookie) -> StepResult:
     """Waits until limbo is empty, and then checks that everything is back."""
-    show, ledger, count = scene.show, scene.ledger, scene.acknowledged
+    output, ledger, count = state.output, state.ledger, state.acknowledged
     answers: Counter[str] = Counter()
     began = moved = time.monotonic()
     copied = 0
-    with show.progress("repairing", count, "entries") as advance:
+    with output.progress("repairing", count, "entries") as advance:
         while (limbo := (await bookie.status()).limbo).ledgers > 0:
             if limbo.entries_copied > copied:
                 copied, moved = limbo.entries_copied, time.monotonic()
             must(time.monotonic() - moved < _STALLED_S, f"repair is stuck: {_blockers(limbo)}")
             advance(copied)
-            for said in await ask(client, bookie.id, ledger, scene.sample(range(count), _PROBES)):
+            for said in await ask(client, bookie.id, ledger, state.sample(range(count), _PROBES)):
                 must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry while in limbo")
                 answers["served" if said.answer is Code.EOK else "unknown"] += 1
             await asyncio.sleep(_POLL_S)
         advance(count)
     took = time.monotonic() - began
-    show.say(
+    output.say(
         f"{answers.total()} reads meanwhile: {answers['served']} served, {answers['unknown']} unknown, "
         f"0 'no such entry'."
     )
@@ -131,14 +133,14 @@ async def _phase_two(scene: Scene, client: Client, bookie: Bookie) -> Told:
         f"ledger {ledger} is {metadata.state.name} at entry {metadata.last_entry}, and entry "
         f"{count - 1} had been acknowledged",
     )
-    back = await ask(client, bookie.id, ledger, scene.sample(range(count), _SAMPLE_ENTRIES))
+    back = await ask(client, bookie.id, ledger, state.sample(range(count), _SAMPLE_ENTRIES))
     must(all(said.answer is Code.EOK for said in back), f"{bookie.name} lacks entries after repair")
-    show.proved(
+    output.proved(
         f"limbo is empty after {took:.1f} s: recovery has closed the ledger at entry "
         f"{metadata.last_entry} and written {count - limbo.entries_copied:,} of its last entries back, and "
         f"{limbo.entries_copied:,} were copied from the other bookies, each checked by its digest"
     )
-    return Told(
+    return StepResult(
         limbo.entries_copied, limbo.bytes_copied, "a lost disk: refused, fenced, in limbo, repaired"
     )
 

@@ -40,7 +40,7 @@ def amount(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count:,} bytes"
 
 
-class Show(ABC):
+class Output(ABC):
     """The output of the demo. Texts are plain sentences; subclasses decide how they look."""
 
     shortens: bool
@@ -81,7 +81,7 @@ class Show(ABC):
         """Prints a table; columns whose cells begin with a digit are numbers."""
 
 
-class PlainShow(Show):
+class PlainOutput(Output):
     """Lines without decoration."""
 
     shortens = False
@@ -133,7 +133,7 @@ class PlainShow(Show):
             click.echo("  ".join(cells).rstrip())
 
 
-class TerminalShow(Show):
+class TerminalOutput(Output):
     """Colours and bars."""
 
     shortens = True

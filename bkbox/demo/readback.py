@@ -8,48 +8,50 @@ from bkbox.base.words import quoted
 from bkbox.client import Client, LedgerReader
 from bkbox.demo.output import Advance, amount
 from bkbox.demo.source import Stored
-from bkbox.demo.state import Scene, Told, ask, must
+from bkbox.demo.state import DemoState, StepResult, ask, must
 from bkbox.wire.codes import Code
 
 _FIRST_SHOWN, _LAST_SHOWN = 12, 4
 _SAMPLE_ENTRIES = 100
 
 
-async def read_back(scene: Scene) -> Told:
+async def read_back(state: DemoState) -> StepResult:
     """Stops bookie 3, reads, and compares the SHA-256 of each file."""
-    show, cluster = scene.show, scene.cluster
+    output, cluster = state.output, state.cluster
     first, second, third = cluster.bookies
     await third.stop()
-    show.say(
+    output.say(
         f"{third.name}, the only one to which nothing has happened, is stopped. What is read now comes from "
         f"{first.name}, which was killed, and {second.name}, whose disk was lost."
     )
-    async with scene.client() as client:
-        await _only_on_the_repaired_disk(scene, client)
-        reader = await client.open_ledger(scene.ledger)
+    async with state.client() as client:
+        await _only_on_the_repaired_disk(state, client)
+        reader = await client.open_ledger(state.ledger)
         must(
-            reader.last_add_confirmed >= scene.acknowledged - 1, "the end of the ledger is too low"
+            reader.last_add_confirmed >= state.acknowledged - 1, "the end of the ledger is too low"
         )
         size = 0
-        with show.progress("reading", scene.source.size, "bytes") as advance:
-            for file in scene.manifest:
+        with output.progress("reading", state.source.size, "bytes") as advance:
+            for file in state.manifest:
                 size = await _check(reader, file, size, advance)
-    _print(scene)
-    show.proved(
-        f"{len(scene.manifest):,} files, {amount(size)}: every byte is as it was written, by SHA-256"
+    _print(state)
+    output.proved(
+        f"{len(state.manifest):,} files, {amount(size)}: every byte is as it was written, by SHA-256"
     )
-    return Told(scene.acknowledged, size, f"{len(scene.manifest):,} files identical, SHA-256 each")
+    return StepResult(
+        state.acknowledged, size, f"{len(state.manifest):,} files identical, SHA-256 each"
+    )
 
 
-async def _only_on_the_repaired_disk(scene: Scene, client: Client) -> None:
-    first, second, _ = scene.cluster.bookies
-    sample = scene.sample(scene.missed, _SAMPLE_ENTRIES)
-    absent = [said.answer for said in await ask(client, first.id, scene.ledger, sample)]
-    there = [said.answer for said in await ask(client, second.id, scene.ledger, sample)]
+async def _only_on_the_repaired_disk(state: DemoState, client: Client) -> None:
+    first, second, _ = state.cluster.bookies
+    sample = state.sample(state.missed, _SAMPLE_ENTRIES)
+    absent = [said.answer for said in await ask(client, first.id, state.ledger, sample)]
+    there = [said.answer for said in await ask(client, second.id, state.ledger, sample)]
     must(all(answer is Code.EOK for answer in there), f"{second.name} lacks repaired entries")
     alone = sum(answer is Code.ENOENTRY for answer in absent)
     if alone:
-        scene.show.say(
+        state.output.say(
             f"Some of it can come from the repaired disk only: of {len(sample)} entries written while "
             f"{first.name} was dead, it has {len(sample) - alone}, and {second.name} has all."
         )
@@ -69,13 +71,13 @@ async def _check(reader: LedgerReader, file: Stored, size: int, advance: Advance
     return size
 
 
-def _print(scene: Scene) -> None:
-    lines = [f"{file.sha256}  {_printable(file.name)}" for file in scene.manifest]
+def _print(state: DemoState) -> None:
+    lines = [f"{file.sha256}  {_printable(file.name)}" for file in state.manifest]
     hidden = len(lines) - _FIRST_SHOWN - _LAST_SHOWN
-    if scene.show.shortens and hidden > 0:
+    if state.output.shortens and hidden > 0:
         lines[_FIRST_SHOWN:-_LAST_SHOWN] = [f"... and {hidden:,} more (all with --plain)"]
     for line in lines:
-        scene.show.line(line)
+        state.output.line(line)
 
 
 def _printable(name: str) -> str:

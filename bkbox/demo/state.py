@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client, connect
 from bkbox.demo.cluster import Cluster
-from bkbox.demo.output import Show
+from bkbox.demo.output import Output
 from bkbox.demo.source import Source, Stored
 from bkbox.demo.writing import Writing
 from bkbox.errors import DemoFailedError
@@ -22,11 +22,11 @@ _ASKED_AT_ONCE = 64
 
 
 @dataclass(slots=True)
-class Scene:
+class DemoState:
     """The cluster, the output and the ledger of the demo."""
 
     cluster: Cluster
-    show: Show
+    output: Output
     source: Source
     rng: random.Random
     open: AsyncExitStack
@@ -57,7 +57,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StepResult:
     """A step's line in the table."""
 
     entries: int

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from bkbox.demo import fenced, killed, lost_disk, readback
 from bkbox.demo.cluster import Cluster
-from bkbox.demo.output import Show, amount
+from bkbox.demo.output import Output, amount
 from bkbox.demo.source import Source
-from bkbox.demo.state import Scene, Told
+from bkbox.demo.state import DemoState, StepResult
 from bkbox.errors import CallerError
 
 _COPIES = 3
@@ -27,7 +27,7 @@ class Step:
     """One step of the demo."""
 
     title: str
-    play: Callable[[Scene], Awaitable[Told]]
+    run: Callable[[DemoState], Awaitable[StepResult]]
 
 
 STEPS = (
@@ -39,7 +39,7 @@ STEPS = (
 )
 
 
-async def tell(cluster: Cluster, show: Show, source: Source, rng: random.Random) -> None:
+async def run_steps(cluster: Cluster, output: Output, source: Source, rng: random.Random) -> None:
     """Runs all steps. If a step fails, prints which, and the error is raised on."""
     rows: list[tuple[str, ...]] = []
     count = len(STEPS) + 1
@@ -47,24 +47,26 @@ async def tell(cluster: Cluster, show: Show, source: Source, rng: random.Random)
     doing = "the start of the bookies"
     try:
         _must_have_room(cluster, source)
-        await _start_bookies(cluster, show)
+        await _start_bookies(cluster, output)
         async with AsyncExitStack() as stack:
-            scene = Scene(cluster, show, source, rng, stack)
+            state = DemoState(cluster, output, source, rng, stack)
             for number, step in enumerate(STEPS, 1):
                 doing = f"step {number}, {step.title}"
-                show.heading(f"Step {number} of {count}: {step.title}")
+                output.heading(f"Step {number} of {count}: {step.title}")
                 step_began = time.monotonic()
-                told = await step.play(scene)
+                result = await step.run(state)
                 seconds = f"{time.monotonic() - step_began:.1f}"
                 rows.append(
-                    (str(number), seconds, f"{told.entries:,}", amount(told.size), told.what)
+                    (str(number), seconds, f"{result.entries:,}", amount(result.size), result.what)
                 )
     except BaseException:
-        show.failed(f"{doing}, did not come to its end")
+        output.failed(f"{doing}, did not come to its end")
         raise
-    show.heading(f"Step {count} of {count}: What happened")
-    show.table(("step", "seconds", "entries", "bytes", "what was shown"), rows)
-    show.proved(f"all of it in {time.monotonic() - began:.1f} s, and nothing acknowledged was lost")
+    output.heading(f"Step {count} of {count}: What happened")
+    output.table(("step", "seconds", "entries", "bytes", "what was shown"), rows)
+    output.proved(
+        f"all of it in {time.monotonic() - began:.1f} s, and nothing acknowledged was lost"
+    )
 
 
 def _must_have_room(cluster: Cluster, source: Source) -> None:
@@ -77,8 +79,8 @@ def _must_have_room(cluster: Cluster, source: Source) -> None:
         )
 
 
-async def _start_bookies(cluster: Cluster, show: Show) -> None:
-    show.say(
+async def _start_bookies(cluster: Cluster, output: Output) -> None:
+    output.say(
         "Three bookies (storage servers of Apache BookKeeper) start on this machine, each with two disks "
         "(folders here) and five processes: a supervisor, a front-end, a worker per disk, a repair "
         f"worker. They share one metadata file. Everything lies in {cluster.root}."
@@ -92,4 +94,4 @@ async def _start_bookies(cluster: Cluster, show: Show) -> None:
         )
     )
     await asyncio.gather(*(bookie.start() for bookie in bookies))
-    show.proved("ready: " + ", ".join(f"{bookie.name} on {bookie.id}" for bookie in bookies))
+    output.proved("ready: " + ", ".join(f"{bookie.name} on {bookie.id}" for bookie in bookies))

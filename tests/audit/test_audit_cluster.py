@@ -17,7 +17,7 @@ from bkbox.audit.engine import LocalEngine
 from bkbox.audit.execute import RepairJob, chunks_of
 from bkbox.audit.plan import Action, Step, plan_of
 from bkbox.audit.report import write_report
-from bkbox.audit.run import Summary, UnresponsiveBookie, plan_audit, run_audit
+from bkbox.audit.run import NoProgress, Summary, plan_audit, run_audit
 from bkbox.audit.tables import read_table, rows_of
 from bkbox.base.ids import LedgerId
 from tests.audit.forging import Forge, forge, silent_bookie
@@ -43,7 +43,7 @@ def audited(
         LocalEngine(),
         plan,
         folder,
-        UnresponsiveBookie(),
+        NoProgress(),
         wall_ms=lambda: time.time_ns() // 1_000_000,
     )
     write_report(folder)
@@ -247,7 +247,7 @@ def test_only_ledgers_whose_metadata_fit(tmp_path: Path, cluster: Cluster) -> No
         )
     )
     folder = tmp_path / "selected"
-    summary = run_audit(LocalEngine(), plan, folder, UnresponsiveBookie(), wall_ms=lambda: 0)
+    summary = run_audit(LocalEngine(), plan, folder, NoProgress(), wall_ms=lambda: 0)
     assert (summary.ledgers, summary.entries, summary.ids_probed) == (3, 9, 0)
     found = rows_of("ledgers", read_table(folder, "ledgers"))
     assert [row.ledger_id for row in found] == mine

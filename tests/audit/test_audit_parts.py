@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.audit.bookie_timeouts import ASKED_AGAIN_S, MUTE_AFTER, BookieTimeouts
+from bkbox.audit.bookie_timeouts import RETRY_AFTER_S, UNRESPONSIVE_AFTER, BookieTimeouts
 from bkbox.audit.judgement import ranges_of
 from bkbox.audit.plan import Action, Step, read_plan, write_plan
 from bkbox.audit.report import MEANINGS, _html, _markdown, _Table
@@ -156,21 +156,21 @@ def test_conditions_that_mean_nothing(text: str, problem: str) -> None:
 
 def test_patience() -> None:
     now = [0.0]
-    patience = BookieTimeouts(lambda: now[0])
-    for _ in range(MUTE_AFTER - 1):
-        patience.unanswered(BOOKIE, "no answer in time")
-    assert patience.why_mute(BOOKIE) == ""
-    patience.answered(BOOKIE)
-    for _ in range(MUTE_AFTER):
-        assert patience.why_mute(BOOKIE) == ""
-        patience.unanswered(BOOKIE, "no answer in time")
-    assert patience.why_mute(BOOKIE) == "no answer in time"
-    now[0] = ASKED_AGAIN_S
-    assert patience.why_mute(BOOKIE) == ""
-    patience.unanswered(BOOKIE, "again")  # once is enough now
-    assert patience.why_mute(BOOKIE) == "again"
-    patience.answered(BOOKIE)
-    assert patience.why_mute(BOOKIE) == ""
+    timeouts = BookieTimeouts(lambda: now[0])
+    for _ in range(UNRESPONSIVE_AFTER - 1):
+        timeouts.unanswered(BOOKIE, "no answer in time")
+    assert timeouts.why_unresponsive(BOOKIE) == ""
+    timeouts.answered(BOOKIE)
+    for _ in range(UNRESPONSIVE_AFTER):
+        assert timeouts.why_unresponsive(BOOKIE) == ""
+        timeouts.unanswered(BOOKIE, "no answer in time")
+    assert timeouts.why_unresponsive(BOOKIE) == "no answer in time"
+    now[0] = RETRY_AFTER_S
+    assert timeouts.why_unresponsive(BOOKIE) == ""
+    timeouts.unanswered(BOOKIE, "again")  # once is enough now
+    assert timeouts.why_unresponsive(BOOKIE) == "again"
+    timeouts.answered(BOOKIE)
+    assert timeouts.why_unresponsive(BOOKIE) == ""
 
 
 def test_what_others_called_their_ledgers_is_text_in_the_summary() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bkbox.audit.engine import LocalEngine
-from bkbox.audit.run import AuditPlan, Summary, UnresponsiveBookie, plan_audit, run_audit
+from bkbox.audit.run import AuditPlan, NoProgress, Summary, plan_audit, run_audit
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
@@ -84,7 +84,7 @@ def _audited(engine: Any, plan: AuditPlan, root: Path) -> Summary:
         engine,
         plan,
         root / "audit",
-        UnresponsiveBookie(),
+        NoProgress(),
         wall_ms=lambda: time.time_ns() // 1_000_000,
     )
     assert found.is_clean, found.rows

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 from bkbox.audit.engine import LocalEngine
 from bkbox.audit.execute import Outcome, RepairJob, chunks_of
 from bkbox.audit.plan import BY_PERSONS, Action, Step, plan_of
-from bkbox.audit.run import Summary, UnresponsiveBookie, plan_audit, run_audit
+from bkbox.audit.run import NoProgress, Summary, plan_audit, run_audit
 from bkbox.audit.tables import read_table, rows_of
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
@@ -31,7 +31,7 @@ def audited(uri: str, folder: Path, *, orphans: bool) -> Summary:
         LocalEngine(),
         plan,
         folder,
-        UnresponsiveBookie(),
+        NoProgress(),
         wall_ms=lambda: time.time_ns() // 1_000_000,
     )
 

@@ -18,7 +18,7 @@ from bkbox.audit.engine import LocalEngine
 from bkbox.audit.execute import Outcome, RepairJob, chunks_of
 from bkbox.audit.job import TABLES
 from bkbox.audit.plan import Action, Step, plan_of
-from bkbox.audit.run import FINDINGS, SUMS, Summary, UnresponsiveBookie, plan_audit, run_audit
+from bkbox.audit.run import FINDINGS, SUMS, NoProgress, Summary, plan_audit, run_audit
 from bkbox.audit.tables import read_table, rows_of
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
@@ -47,7 +47,7 @@ def audited(engine: Any, uri: str, folder: Path, *, orphans: bool) -> Summary:
         plan_audit(uri, read_all=True, orphans=orphans, client=QUICK, chunk_ledgers=40)
     )
     return run_audit(
-        engine, plan, folder, UnresponsiveBookie(), wall_ms=lambda: time.time_ns() // 1_000_000
+        engine, plan, folder, NoProgress(), wall_ms=lambda: time.time_ns() // 1_000_000
     )
 
 

@@ -24,7 +24,7 @@ from bkbox.audit.imports import ImportJob
 from bkbox.audit.job import TABLES
 from bkbox.audit.metadata_scan import gather
 from bkbox.audit.plan import plan_of
-from bkbox.audit.run import SUMS, UnresponsiveBookie, plan_audit, run_audit
+from bkbox.audit.run import SUMS, NoProgress, plan_audit, run_audit
 from bkbox.audit.tables import read_table
 from bkbox.errors import BkboxError
 from tests.audit.forging import forge
@@ -71,7 +71,7 @@ def test_both_engines_come_to_the_same_tables(
     asyncio.run(plant())
     plan = asyncio.run(plan_audit(cluster.uri, read_all=True, orphans=True, chunk_ledgers=5))
     for name, each in (("local", LocalEngine()), ("spark", engine)):
-        summary = run_audit(each, plan, tmp_path / name, UnresponsiveBookie(), wall_ms=lambda: 0)
+        summary = run_audit(each, plan, tmp_path / name, NoProgress(), wall_ms=lambda: 0)
         assert summary.rows["missing"] == summary.rows["corrupt"] == 12
     for table in (*TABLES, *SUMS):
         assert read_table(tmp_path / "local", table) == read_table(tmp_path / "spark", table), table
@@ -81,10 +81,10 @@ def test_both_engines_come_to_the_same_tables(
     ]
     assert all(each.done for each in outcomes), outcomes
     again = asyncio.run(plan_audit(cluster.uri, read_all=True, orphans=False))
-    summary = run_audit(engine, again, tmp_path / "again", UnresponsiveBookie(), wall_ms=lambda: 0)
+    summary = run_audit(engine, again, tmp_path / "again", NoProgress(), wall_ms=lambda: 0)
     assert summary.is_clean, summary.rows
-    local = gather(LocalEngine(), cluster.uri, again.chunks, 5, UnresponsiveBookie())
-    assert gather(engine, cluster.uri, again.chunks, 5, UnresponsiveBookie()) == local
+    local = gather(LocalEngine(), cluster.uri, again.chunks, 5, NoProgress())
+    assert gather(engine, cluster.uri, again.chunks, 5, NoProgress()) == local
 
 
 def test_an_error_in_a_task_is_told_in_words(engine: SparkEngine, tmp_path: Path) -> None:

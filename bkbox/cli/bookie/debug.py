@@ -29,7 +29,7 @@ def debug() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundled:
+class BundleReport:
     """Where the bundle is (None: --dry-run), its files with their bytes, and what is missing and why."""
 
     written: str | None
@@ -64,7 +64,7 @@ class Bundled:
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be in it, and write nothing.")
 @output_option
-@prints(Bundled)
+@prints(BundleReport)
 def bundle(
     config: Config,
     to: Path | None,
@@ -100,7 +100,7 @@ def bundle(
         print_table(["file", "bytes"], list(sizes.items()))
     else:
         written = None if dry_run else str(path)
-        print_document(asdict(Bundled(written, sizes, made.problems)), output)
+        print_document(asdict(BundleReport(written, sizes, made.problems)), output)
     for name, problem in made.problems.items():
         message(f"{name} is missing: {problem}")
     if not dry_run:

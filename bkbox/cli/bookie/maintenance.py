@@ -110,7 +110,7 @@ def off(config: Config, dry_run: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class RestView:
+class BookieMaintenance:
     """A bookie that rests: until when, in ms since 1970, and how long Java's auditors wait for a lost one meanwhile."""
 
     bookie: str
@@ -122,7 +122,7 @@ class RestView:
 @config_option
 @watch_option
 @output_option
-@prints(list[RestView])
+@prints(list[BookieMaintenance])
 def status(config: Config, output: Format) -> None:
     """Show which bookies of the cluster rest, and until when.
 
@@ -140,7 +140,7 @@ def status(config: Config, output: Format) -> None:
     if output != "table":
         print_document(
             [
-                asdict(RestView(bookie, rest.until_ms, rest.delay_s))
+                asdict(BookieMaintenance(bookie, rest.until_ms, rest.delay_s))
                 for bookie, rest in sorted(found.items())
             ],
             output,

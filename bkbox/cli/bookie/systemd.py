@@ -58,7 +58,7 @@ class FileView:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstallationReport:
     """What was installed, and the commands that were run for it; with ``dry_run``: would be."""
 
     files: tuple[FileView, ...]
@@ -96,7 +96,7 @@ def systemd() -> None:
     help="Install below this folder, for an image; no program is run then.",
 )
 @output_option
-@prints(Installed)
+@prints(InstallationReport)
 @click.pass_context
 def install(
     ctx: click.Context, config_file: Path, dry_run: bool, root: Path, output: Format
@@ -128,7 +128,7 @@ def install(
             _run(command)
     if output != "table":
         told = tuple(FileView(str(each.path), each.state, each.text) for each in files)
-        print_document(asdict(Installed(told, tuple(commands), unit, dry_run)), output)
+        print_document(asdict(InstallationReport(told, tuple(commands), unit, dry_run)), output)
     else:
         print_table(["file", "is"], [(file.path, file.state) for file in files])
     _advise(commands if dry_run else [], config, placed, unit)

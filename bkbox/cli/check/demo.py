@@ -14,9 +14,9 @@ from rich.console import Console
 from bkbox.cli.lib.signals import end_in_order
 from bkbox.demo import source as sources
 from bkbox.demo.cluster import Cluster
-from bkbox.demo.output import PlainShow, Show, TerminalShow
+from bkbox.demo.output import Output, PlainOutput, TerminalOutput
 from bkbox.demo.source import Source
-from bkbox.demo.steps import tell
+from bkbox.demo.steps import run_steps
 from bkbox.errors import BkboxError
 
 
@@ -46,37 +46,37 @@ def demo(input_path: str | None, keep: Path | None, plain: bool) -> None:
       bkbox demo
       bkbox demo --input ~/documents
     """
-    show = _show(plain)
+    output = _output_for(plain)
     end_in_order()
     rng = random.Random()  # noqa: S311 - ports, samples and pauses
     with Cluster(keep, rng) as cluster:
         try:
-            asyncio.run(tell(cluster, show, _source(input_path, cluster, show), rng))
+            asyncio.run(run_steps(cluster, output, _source(input_path, cluster, output), rng))
         except BkboxError:
             for bookie in cluster.bookies:
                 click.echo(bookie.log_tail(), err=True)
             raise
     if keep is not None:
-        show.say(
+        output.say(
             f"Everything is still in {keep}: configurations, disks, logs, metadata. There, bkbox run "
             f"--config bookie1.toml starts a bookie again."
         )
 
 
-def _show(plain: bool) -> Show:
+def _output_for(plain: bool) -> Output:
     console = Console(highlight=False)
     if plain or not console.is_terminal or console.is_dumb_terminal or os.environ.get("NO_COLOR"):
-        return PlainShow()
-    return TerminalShow(console)
+        return PlainOutput()
+    return TerminalOutput(console)
 
 
-def _source(input_path: str | None, cluster: Cluster, show: Show) -> Source:
+def _source(input_path: str | None, cluster: Cluster, output: Output) -> Source:
     if input_path is None:
         return sources.standard_library()
     path, copy = Path(input_path), cluster.root / "input"
     if input_path != "-" and not path.is_fifo():
         return sources.from_path(path)
-    show.say("The input is read to its end first, to know where its middle is.")
+    output.say("The input is read to its end first, to know where its middle is.")
     if input_path == "-":
         return sources.from_stream(sys.stdin.buffer, copy)
     with path.open("rb") as stream:

@@ -247,7 +247,7 @@ def _switch(metadata: str, *, enabled: bool, dry_run: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkedLedger:
     """A ledger that is marked. ``live_copies``: of the write set that has fewest; None if the ledger was deleted.
     ``worker``: who holds its lock."""
 
@@ -264,7 +264,7 @@ class Marked:
 @metadata_option
 @click.option("--missing", metavar="BOOKIE", help="Only ledgers whose mark names this bookie.")
 @output_option
-@prints(list[Marked])
+@prints(list[MarkedLedger])
 def list_marked(metadata: str, missing: str | None, output: Format) -> None:
     """List the ledgers that lack copies: which bookies they miss, since when, why, and who is at work.
 
@@ -273,7 +273,7 @@ def list_marked(metadata: str, missing: str | None, output: Format) -> None:
       bkbox autorecovery list --metadata sqlite:cluster.db
     """
 
-    async def go() -> list[Marked]:
+    async def go() -> list[MarkedLedger]:
         async with await stores.connect(metadata, _WAIT_S) as store:
             registered = frozenset(await store.bookies())
             found = []
@@ -308,11 +308,11 @@ def list_marked(metadata: str, missing: str | None, output: Format) -> None:
 
 async def _marked(
     store: MetadataStore, ledger: LedgerId, registered: frozenset[BookieId]
-) -> Marked | None:
+) -> MarkedLedger | None:
     try:
         mark = await store.under_replication.find(ledger)
     except MetadataError as error:
-        return Marked(ledger, [], None, None, None, None, str(error))
+        return MarkedLedger(ledger, [], None, None, None, None, str(error))
     if mark is None:  # repaired meanwhile
         return None
     copies = quorum = None
@@ -327,7 +327,7 @@ async def _marked(
         copies, quorum = live_copies(found, gone), found.write_quorum
         why = _why(mark, gone)
     worker = await store.under_replication.holder(ledger)
-    return Marked(ledger, list(mark.replicas), mark.ctime_ms, copies, quorum, worker, why)
+    return MarkedLedger(ledger, list(mark.replicas), mark.ctime_ms, copies, quorum, worker, why)
 
 
 def _why(mark: UnderreplicatedLedger, gone: frozenset[BookieId]) -> str:

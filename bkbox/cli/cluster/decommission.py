@@ -195,7 +195,7 @@ def _on_spark(
     metadata: str, bookie: BookieId, rate: int, master: str | None, survey: DecommissionSurvey
 ) -> None:
     """Spark makes the copies; the rest of them, and the end, are done in this process."""
-    from bkbox.audit.decommission import DepartureJob
+    from bkbox.audit.decommission import DecommissionJob
     from bkbox.audit.judgement import ranges_of
     from bkbox.audit.run import cut
     from bkbox.cli.lib.engines import opened
@@ -205,7 +205,7 @@ def _on_spark(
     chunks, _ = cut(ranges_of(ids), None)
     with ProgressBar() as progress, opened("spark", master, 1) as engine:
         progress.stage("copying", len(ids))
-        for outcomes in engine.map(DepartureJob(metadata, bookie, rate), chunks):
+        for outcomes in engine.map(DecommissionJob(metadata, bookie, rate), chunks):
             progress.did(len(outcomes), sum(each.size for each in outcomes))
 
 

@@ -15,7 +15,7 @@ from bkbox.base.words import counted
 from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
-from bkbox.cli.lib.format_failures import NotDone, print_not_done
+from bkbox.cli.lib.format_failures import LedgerFailure, print_failures
 from bkbox.cli.lib.options import metadata_option
 from bkbox.cli.lib.output import Format, message, output_option, print_document, prints
 from bkbox.cli.lib.progress_bar import ProgressBar
@@ -24,14 +24,14 @@ _LEDGERS_PER_PART = 100
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportReport:
     """What came of it."""
 
     ledgers: int
     entries: int
     bytes: int
     there_already: int
-    failed: list[NotDone]
+    failed: list[LedgerFailure]
 
 
 @click.command(no_args_is_help=True)
@@ -56,7 +56,7 @@ class Exported:
 )
 @engine_options
 @output_option
-@prints(Exported)
+@prints(ExportReport)
 @click.pass_context
 def export(
     ctx: click.Context,
@@ -98,12 +98,12 @@ def export(
             found += outcomes
             progress.did(sum(map(len, part.ledgers)), sum(each.size for each in outcomes))
     good = [each for each in found if not each.why]
-    done = Exported(
+    done = ExportReport(
         len(good),
         sum(each.entries for each in good),
         sum(each.size for each in good),
         len(there),
-        [NotDone(each.ledger_id, each.why) for each in found if each.why],
+        [LedgerFailure(each.ledger_id, each.why) for each in found if each.why],
     )
     if output != "table":
         print_document(asdict(done), output)
@@ -112,7 +112,7 @@ def export(
             f"{counted(done.ledgers, 'ledger')}, {counted(done.entries, 'entry')}, "
             f"{counted(done.bytes, 'byte')} exported; {done.there_already} were there already"
         )
-        print_not_done(done.failed)
+        print_failures(done.failed)
     if done.failed:
         ctx.exit(ExitCode.FAILED)
 

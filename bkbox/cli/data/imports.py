@@ -11,7 +11,7 @@ from bkbox.base.words import counted
 from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
-from bkbox.cli.lib.format_failures import NotDone, print_not_done
+from bkbox.cli.lib.format_failures import LedgerFailure, print_failures
 from bkbox.cli.lib.options import metadata_option
 from bkbox.cli.lib.output import Format, message, output_option, print_document, prints
 from bkbox.cli.lib.progress_bar import ProgressBar
@@ -19,14 +19,14 @@ from bkbox.errors import OperatorError
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportReport:
     """What came of it. ``ids``: the id that was exported, and the one here."""
 
     ledgers: int
     entries: int
     bytes: int
     ids: list[list[int]]
-    failed: list[NotDone]
+    failed: list[LedgerFailure]
 
 
 @click.command("import", no_args_is_help=True)
@@ -36,7 +36,7 @@ class Imported:
 @click.option("--dry-run", is_flag=True, help="Only say what is there to import.")
 @engine_options
 @output_option
-@prints(Imported)
+@prints(ImportReport)
 @click.pass_context
 def import_(
     ctx: click.Context,
@@ -80,12 +80,12 @@ def import_(
             found += outcomes
             progress.did(len(outcomes), sum(each.size for each in outcomes))
     good = [each for each in found if not each.why]
-    done = Imported(
+    done = ImportReport(
         len(good),
         sum(each.entries for each in good),
         sum(each.size for each in good),
         [[each.ledger_id, each.new_id] for each in good],
-        [NotDone(each.ledger_id, each.why) for each in found if each.why],
+        [LedgerFailure(each.ledger_id, each.why) for each in found if each.why],
     )
     if output != "table":
         print_document(asdict(done), output)
@@ -94,6 +94,6 @@ def import_(
             f"{counted(done.ledgers, 'ledger', 'are')} there, {counted(done.entries, 'entry')}, "
             f"{counted(done.bytes, 'byte')}"
         )
-        print_not_done(done.failed)
+        print_failures(done.failed)
     if done.failed:
         ctx.exit(ExitCode.FAILED)

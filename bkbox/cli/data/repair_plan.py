@@ -13,7 +13,7 @@ from bkbox.base.words import counted
 from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
-from bkbox.cli.lib.format_failures import NotDone, print_not_done
+from bkbox.cli.lib.format_failures import LedgerFailure, print_failures
 from bkbox.cli.lib.options import FILE, bytes_per_second, confirm, metadata_option, yes_option
 from bkbox.cli.lib.output import Format, message, output_option, print_document, print_table, prints
 from bkbox.cli.lib.progress_bar import ProgressBar
@@ -22,15 +22,15 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairReport:
     """What came of it: ledgers that are as planned, copies that were made. ``not_shown``: ledgers whose copies were
     taken by bookies that do not show them yet; ``left_to_persons``: steps."""
 
     ledgers: int
     copies: int
     bytes: int
-    failed: list[NotDone]
-    not_shown: list[NotDone]
+    failed: list[LedgerFailure]
+    not_shown: list[LedgerFailure]
     left_to_persons: int
 
 
@@ -72,7 +72,7 @@ class Plan:
 @yes_option
 @engine_options
 @output_option
-@prints(Repaired, Plan)
+@prints(RepairReport, Plan)
 @click.pass_context
 def repair(
     ctx: click.Context,
@@ -134,7 +134,7 @@ def repair(
             f"{counted(found.ledgers, 'ledger', 'are')} as planned, {counted(found.copies, 'copy', 'were')} made, "
             f"{counted(found.bytes, 'byte')}"
         )
-        print_not_done([*found.failed, *found.not_shown])
+        print_failures([*found.failed, *found.not_shown])
     if left:
         message(f"{counted(left, 'step', 'are')} left to people: see them with --dry-run")
     if found.failed:
@@ -145,13 +145,13 @@ def repair(
 
 def _carry_out(
     metadata: str, able: list[Step], left: int, rate: int, engine: OpenedTarget
-) -> Repaired:
+) -> RepairReport:
     from bkbox.audit.execute import RepairJob, chunks_of
 
     chunks = chunks_of(able)
     done = copies = size = 0
-    failed: list[NotDone] = []
-    not_shown: list[NotDone] = []
+    failed: list[LedgerFailure] = []
+    not_shown: list[LedgerFailure] = []
     with ProgressBar() as progress, engine() as chosen:
         progress.stage("repairing", len({step.ledger_id for step in able}))
         for outcomes in chosen.map(RepairJob(metadata, rate), chunks):
@@ -160,10 +160,10 @@ def _carry_out(
                 copies += each.copies
                 size += each.size
                 if not each.done:
-                    why = NotDone(each.ledger_id, each.why)
+                    why = LedgerFailure(each.ledger_id, each.why)
                     (not_shown if each.unshown else failed).append(why)
             progress.did(len(outcomes), sum(each.size for each in outcomes))
-    return Repaired(done, copies, size, failed, not_shown, left)
+    return RepairReport(done, copies, size, failed, not_shown, left)
 
 
 def _show(steps: list[Step], output: Format) -> None:

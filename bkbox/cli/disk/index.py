@@ -36,7 +36,7 @@ def index() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuildSummary:
     """What the rebuild of a disk's index has read; ``unreadable``: parts of the log that it could not, in words."""
 
     disk: str
@@ -60,7 +60,7 @@ class Rebuilt:
 @click.option("--keep-going", is_flag=True, help="Index what can be read where a log is damaged.")
 @dry_run_option
 @output_option
-@prints(list[Rebuilt])
+@prints(list[RebuildSummary])
 def rebuild(
     config: Config, chosen: tuple[Path, ...], keep_going: bool, dry_run: bool, output: Format
 ) -> None:
@@ -83,7 +83,7 @@ def rebuild(
         return
     reports = [(disk, _rebuild(disk, keep_going=keep_going)) for disk in disks]
     if output != "table":
-        found = [Rebuilt(disk=str(disk), **as_dict(report)) for disk, report in reports]
+        found = [RebuildSummary(disk=str(disk), **as_dict(report)) for disk, report in reports]
         print_document([asdict(each) for each in found], output)
         return
     print_table(

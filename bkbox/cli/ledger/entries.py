@@ -36,7 +36,7 @@ from bkbox.wire.metadata.ledger import DigestType
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteReport:
     """What was written to a new ledger."""
 
     ledger_id: int
@@ -69,7 +69,7 @@ class ReadEntry:
 )
 @dry_run_option
 @output_option
-@prints(Written)
+@prints(WriteReport)
 def write(
     metadata: str,
     ensemble: int,
@@ -100,7 +100,7 @@ def write(
     if keep_open and durable:
         raise click.UsageError("--durable says how to close, and --keep-open not to")
 
-    async def go() -> Written | None:
+    async def go() -> WriteReport | None:
         async with connect(metadata) as client:
             if dry_run:
                 await would_create(client, ensemble, write_quorum, ack_quorum)
@@ -119,7 +119,7 @@ def write(
                     await writer.append_many(batch)
                 if durable:
                     await writer.close(durable=True)
-            return Written(
+            return WriteReport(
                 ledger_id=writer.ledger_id,
                 entries=writer.last_add_confirmed + 1,
                 bytes=writer.length,

@@ -130,7 +130,7 @@ def show(ledger_id: LedgerId, metadata: str, output: Format) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class CreatedLedger:
     """A new ledger."""
 
     ledger_id: int
@@ -142,7 +142,7 @@ class Created:
 @password_option
 @dry_run_option
 @output_option
-@prints(Created)
+@prints(CreatedLedger)
 def create(
     metadata: str,
     ensemble: int,
@@ -184,7 +184,7 @@ def create(
     if number is None:
         return
     if output != "table":
-        print_document(asdict(Created(number)), output)
+        print_document(asdict(CreatedLedger(number)), output)
     else:
         click.echo(number)
 

@@ -9,14 +9,14 @@ from bkbox.cli.lib.output import print_table
 
 
 @dataclass(frozen=True, slots=True)
-class NotDone:
+class LedgerFailure:
     """A ledger, and why it is not done."""
 
     ledger: int
     why: str
 
 
-def print_not_done(found: Sequence[NotDone]) -> None:
+def print_failures(found: Sequence[LedgerFailure]) -> None:
     """Prints a table; nothing without failures."""
     if found:
         print_table(["ledger", "why it is not done"], [(each.ledger, each.why) for each in found])

@@ -35,7 +35,7 @@ log_argument = click.argument("name", metavar="LOG", type=_NameType())
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenToLog:
+class LogWriteReport:
     """Records that were appended. ``epoch``: how often a writer has opened the log; ``repeated``: records that it had
     before, None without --writer-id."""
 
@@ -64,7 +64,7 @@ class WrittenToLog:
     help="Number the records under this name, and leave out those that the log has: the command may be repeated.",
 )
 @output_option
-@prints(WrittenToLog)
+@prints(LogWriteReport)
 def write(
     name: str,
     metadata: str,
@@ -102,7 +102,7 @@ def write(
         compression=Compression[compression.upper()],
     )
 
-    async def go() -> WrittenToLog:
+    async def go() -> LogWriteReport:
         written = repeated = 0
         async with (
             connect(metadata) as client,
@@ -117,7 +117,7 @@ def write(
                     known = await _append_once(writer, writer_id, written + repeated, batch)
                     repeated += known
                     written += len(batch) - known
-        return WrittenToLog(name, writer.epoch, written, None if writer_id is None else repeated)
+        return LogWriteReport(name, writer.epoch, written, None if writer_id is None else repeated)
 
     done = asyncio.run(go())
     left_out = "" if done.repeated is None else f", {done.repeated:,} were there before"

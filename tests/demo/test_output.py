@@ -7,24 +7,24 @@ import io
 import pytest
 from rich.console import Console
 
-from bkbox.demo.output import PlainShow, Show, TerminalShow, amount
+from bkbox.demo.output import Output, PlainOutput, TerminalOutput, amount
 
 LONG = "a sentence that goes on and on, " * 10
 
 
-def tell(show: Show) -> None:
-    show.heading("Step 1 of 6: Title")
-    show.say(f"said {LONG}")
-    show.proved(f"proved {LONG}")
-    show.failed("failed at this")
-    show.quote(f"$ command\nanswer [1] {LONG}")
-    show.line("0123abcd  a/file [bold].py")
-    with show.progress("writing", 100, "bytes", 40) as advance:
+def write_all(output: Output) -> None:
+    output.heading("Step 1 of 6: Title")
+    output.say(f"said {LONG}")
+    output.proved(f"proved {LONG}")
+    output.failed("failed at this")
+    output.quote(f"$ command\nanswer [1] {LONG}")
+    output.line("0123abcd  a/file [bold].py")
+    with output.progress("writing", 100, "bytes", 40) as advance:
         advance(70)
         advance(100)
-    with show.progress("repairing", 10, "entries") as advance:
+    with output.progress("repairing", 10, "entries") as advance:
         advance(10)
-    show.table(("step", "bytes", "what"), [("1", "9 bytes", "this"), ("2", "10.5 MB", "that")])
+    output.table(("step", "bytes", "what"), [("1", "9 bytes", "this"), ("2", "10.5 MB", "that")])
 
 
 def words(text: str) -> list[str]:
@@ -32,7 +32,7 @@ def words(text: str) -> list[str]:
 
 
 def test_plain(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(PlainShow())
+    write_all(PlainOutput())
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     assert "== Step 1 of 6: Title ==" in lines
@@ -47,10 +47,10 @@ def test_plain(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(PlainShow())
+    write_all(PlainOutput())
     plain = words(capsys.readouterr().out)
     out = io.StringIO()
-    tell(TerminalShow(Console(file=out, width=100, force_terminal=True, color_system=None)))
+    write_all(TerminalOutput(Console(file=out, width=100, force_terminal=True, color_system=None)))
     told = words(out.getvalue())
     assert set(plain) - {"==", "ok:", "FAILED:", "|"} <= set(told)
     assert {"writing", "repairing", "10/10"} <= set(told)

@@ -50,10 +50,10 @@ def metadata(
 
 
 def judged(
-    found: LedgerMetadata, looks: dict[BookieId, CopyEvidence], *differ: Disagreement
+    found: LedgerMetadata, by_bookie: dict[BookieId, CopyEvidence], *differ: Disagreement
 ) -> Judgement:
-    all_looks = {bookie: looks.get(bookie, CopyEvidence()) for bookie in found.bookies()}
-    return judge(found, all_looks, differ, RACKS)
+    of_all = {bookie: by_bookie.get(bookie, CopyEvidence()) for bookie in found.bookies()}
+    return judge(found, of_all, differ, RACKS)
 
 
 def faults(
@@ -73,12 +73,12 @@ def test_nothing_wrong() -> None:
 
 
 def test_missing_corrupt_and_unreadable_copies_are_lacking() -> None:
-    looks = {
+    by_bookie = {
         A: faults(range(2, 5)),
         B: faults(range(5, 6), kind=Fault.CORRUPT, why="x"),
         C: faults(range(8, 10), kind=Fault.UNREADABLE, why="answered EIO"),
     }
-    found = judged(metadata(A, B, C), looks)
+    found = judged(metadata(A, B, C), by_bookie)
     assert found.runs[Fault.MISSING] == [(7, A, 2, 4, 3, "answered ENOENTRY")]
     assert found.runs[Fault.CORRUPT] == [(7, B, 5, 5, 1, "x")]
     assert found.runs[Fault.UNREADABLE] == [(7, C, 8, 9, 2, "answered EIO")]
@@ -88,15 +88,15 @@ def test_missing_corrupt_and_unreadable_copies_are_lacking() -> None:
 
 
 def test_who_says_nothing_lacks_nothing() -> None:
-    found = judged(metadata(A, B, C), {C: CopyEvidence(why_silent="no answer in time")})
+    found = judged(metadata(A, B, C), {C: CopyEvidence(why_unresponsive="no answer in time")})
     assert found.under_replicated == []
     assert not any(rows for fault, rows in found.runs.items() if fault is not Fault.UNKNOWN)
     assert found.runs[Fault.UNKNOWN] == [(7, C, 0, 9, 10, "no answer in time")]
 
 
 def test_unknown_entries_count_as_possible_and_not_as_known() -> None:
-    looks = {A: faults(range(3)), B: faults(range(2), kind=Fault.UNKNOWN, why="no answer")}
-    (row,) = judged(metadata(A, B, C), looks).under_replicated
+    by_bookie = {A: faults(range(3)), B: faults(range(2), kind=Fault.UNKNOWN, why="no answer")}
+    (row,) = judged(metadata(A, B, C), by_bookie).under_replicated
     assert (row.known_copies, row.possible_copies) == (1, 2)
 
 
@@ -194,12 +194,12 @@ def test_runs_join_what_lies_together_among_the_expected(
 
 
 def test_entries_without_any_copy_are_one_row_of_their_ledger_and_nothing_to_copy() -> None:
-    looks = {
+    by_bookie = {
         A: faults(range(1, 8), kind=Fault.UNREADABLE, why="answered EIO"),
         B: CopyEvidence(in_limbo=True, withheld=[range(3), range(5, 6)]),
         D: CopyEvidence(is_gone=True),
     }
-    found = judged(metadata(A, B, D), looks)
+    found = judged(metadata(A, B, D), by_bookie)
     (row,) = found.no_copy
     assert (row.entries, row.ranges) == (3, "1-2, 5")
     assert row.why == f"{A}: answered EIO; {B} is in limbo; {D} is gone"
@@ -207,15 +207,19 @@ def test_entries_without_any_copy_are_one_row_of_their_ledger_and_nothing_to_cop
 
 
 def test_an_entry_that_a_silent_bookie_may_have_is_not_without_a_copy() -> None:
-    looks = {A: faults(range(10)), B: CopyEvidence(why_silent="no answer"), C: faults(range(10))}
-    found = judged(metadata(A, B, C), looks)
+    by_bookie = {
+        A: faults(range(10)),
+        B: CopyEvidence(why_unresponsive="no answer"),
+        C: faults(range(10)),
+    }
+    found = judged(metadata(A, B, C), by_bookie)
     assert found.no_copy == []
     assert len(found.runs[Fault.MISSING]) == 2
 
 
 def test_a_striped_ledger_lacks_what_two_neighbours_have_lost() -> None:
-    looks = {A: faults(*(range(n, n + 1) for n in range(9))), B: faults(range(9))}
-    (row,) = judged(metadata(A, B, C, write_quorum=2, entries=9), looks).no_copy
+    by_bookie = {A: faults(*(range(n, n + 1) for n in range(9))), B: faults(range(9))}
+    (row,) = judged(metadata(A, B, C, write_quorum=2, entries=9), by_bookie).no_copy
     assert (row.entries, row.ranges) == (3, "0, 3, 6")
 
 
@@ -225,16 +229,16 @@ def test_what_has_no_copy_is_what_brute_force_finds(data: st.DataObject) -> None
     size = data.draw(st.integers(1, 4))
     quorum = data.draw(st.integers(1, size))
     striped = metadata(*names[:size], write_quorum=quorum, entries=14, ack_quorum=1)
-    looks, gives = {}, {}
+    by_bookie, gives = {}, {}
     for bookie in names[:size]:
         kind = data.draw(st.sampled_from(["lists", "limbo", "gone", "silent"]))
         lacks = data.draw(st.sets(st.integers(0, 13)))
         parts = ranges_of(sorted(lacks))
-        looks[bookie] = {
+        by_bookie[bookie] = {
             "lists": faults(*parts) if parts else CopyEvidence(),
             "limbo": CopyEvidence(in_limbo=True, withheld=parts),
             "gone": CopyEvidence(is_gone=True),
-            "silent": CopyEvidence(why_silent="no answer"),
+            "silent": CopyEvidence(why_unresponsive="no answer"),
         }[kind]
         every = set(range(14))
         gives[bookie] = set() if kind == "gone" else every if kind == "silent" else every - lacks
@@ -243,7 +247,7 @@ def test_what_has_no_copy_is_what_brute_force_finds(data: st.DataObject) -> None
         for entry in range(14)
         if not any(entry in gives[names[at]] for at in write_set(entry, size, quorum))
     ]
-    assert without_copy(striped, looks) == ranges_of(expected)
+    assert without_copy(striped, by_bookie) == ranges_of(expected)
 
 
 def opened(*ensemble: BookieId) -> LedgerMetadata:
@@ -261,7 +265,7 @@ def test_an_open_ledger_with_an_ack_quorum_in_limbo_is_blocked() -> None:
 
 
 def test_a_silent_bookie_of_an_open_ledger_is_unknown() -> None:
-    found = judged(opened(A, B, C), {A: CopyEvidence(why_silent="no answer")})
+    found = judged(opened(A, B, C), {A: CopyEvidence(why_unresponsive="no answer")})
     assert found.runs[Fault.UNKNOWN] == [(7, A, 0, -1, 0, "no answer")]
 
 

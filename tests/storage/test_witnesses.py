@@ -328,6 +328,26 @@ def test_a_clean_disk_whose_log_goes_on_behind_its_checkpoint_is_a_loss(disk: Di
     assert HELD in again(disk, is_clean=True).damaged
 
 
+def test_a_lost_checkpoint_of_a_log_that_is_not_in_order_keeps_its_number(disk: Disk) -> None:
+    """A start that is killed before it dealt with the loss: else the next one takes the disk for an older copy."""
+    store = disk.start()
+    fill(store)
+    store.checkpoint()
+    seen = store.durable
+    assert seen[0] == 1
+    store.abandon()
+    (disk.path / "CHECKPOINT").unlink()
+    data = bytearray(disk.segment().read_bytes())
+    data[data.index(entry_bytes(1, 3)[:16]) + 16] ^= 1
+    disk.segment().write_bytes(data)
+    store = disk.open()
+    assert not store.replay(True, seen=seen).intact
+    store.abandon()
+    kept = read_checkpoint(RealFiles(), disk.path)
+    assert kept is not None
+    assert (kept.held, kept.number) == (True, seen[0])
+
+
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_a_disk_without_a_record_begins_no_further_segment_and_takes_no_checkpoint(
     disk: Disk, is_clean: bool

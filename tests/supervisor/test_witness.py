@@ -19,6 +19,7 @@ from bkbox.supervisor.disks.witness import (
     store_behind,
     with_begun,
     with_disks,
+    without_disks,
 )
 
 A, B = "uuid-a", "uuid-b"
@@ -76,6 +77,14 @@ def test_disks_that_are_not_named_any_more_are_out_of_use() -> None:
     record = with_disks(with_begun(RECORD, 4), 4, {A: DiskRecord(4, 6)})
     assert record == BookieRecord(9, 4, 0, {A: DiskRecord(4, 6)})
     assert disk_behind(record, B, None, 0) == ""
+
+
+def test_a_disk_that_is_taken_in_as_lost_leaves_the_start_that_has_begun() -> None:
+    record = without_disks(with_begun(RECORD, 4), {A})
+    assert record == BookieRecord(9, 3, 4, {B: RECORD.disks[B]})
+    assert store_behind(record, {B: witness(generation=4)}) == "", (
+        "the killed start had reached this disk"
+    )
 
 
 def test_a_failure_is_known_from_all_others_and_not_from_the_disk_itself() -> None:

@@ -171,5 +171,6 @@ class Checkpoints:
         """
         if not self.last.held:
             first = min(self._log.segments(), default=1)
-            at = at or Checkpoint(0, first, SEGMENT_HEADER_BYTES, 0, journal_first)
+            number = self.last.number  # that of a lost one, else the disk would seem an older copy
+            at = at or Checkpoint(number, first, SEGMENT_HEADER_BYTES, 0, journal_first)
             self.write(replaced(at, held=True))

@@ -30,7 +30,7 @@ from bkbox.supervisor.boot.cookies import (
 )
 from bkbox.supervisor.boot.witnessing import read_witness
 from bkbox.supervisor.disks.disk_inspection import Directory, DirState, lock_all, stamp, write_epoch
-from bkbox.supervisor.disks.witness import BookieRecord, encode_record, with_disks
+from bkbox.supervisor.disks.witness import BookieRecord, encode_record, without_disks
 from bkbox.wire.metadata import cookie as cookies
 from bkbox.wire.metadata.cookie import Cookie
 
@@ -120,8 +120,7 @@ async def _forget_past(evidence: Evidence, store: MetadataStore, bookie: BookieI
         if item.state is DirState.PAST and item.identity is not None
     }
     if past:
-        left = {uuid: disk for uuid, disk in evidence.record.disks.items() if uuid not in past}
-        record = with_disks(evidence.record, evidence.record.generation, left)
+        record = without_disks(evidence.record, past)
         await store.write_disk_record(bookie, encode_record(record), evidence.record_version)
 
 
@@ -130,7 +129,8 @@ async def accept_older_metadata(evidence: Evidence, store: MetadataStore, files:
     found = [read_witness(files, item.path) for item in evidence.disks]
     seen = [each for each in found if each is not None]
     sequence = max((each.record.sequence for each in seen), default=0)
-    generation = max((each.generation for each in seen), default=0)
+    known = max(evidence.record.generation, evidence.record.begun)
+    generation = max((known, *(each.generation for each in seen)))
     record = BookieRecord(1 + max(sequence, evidence.record.sequence), generation, 0, {})
     bookie = BookieId(str(evidence.expected.bookie_host))
     await store.write_disk_record(bookie, encode_record(record), evidence.record_version)

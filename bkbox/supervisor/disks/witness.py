@@ -19,7 +19,7 @@ Pure functions; witnessing.py reads and writes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bkbox.base.values import frozen_struct, replaced
@@ -158,6 +158,12 @@ def failures(
 def with_begun(record: BookieRecord, generation: int) -> BookieRecord:
     """The record before a start writes this generation to the disks."""
     return replaced(record, sequence=record.sequence + 1, begun=generation)
+
+
+def without_disks(record: BookieRecord, gone: Collection[str]) -> BookieRecord:
+    """The record without disks, by uuid; a start that has begun stays begun, as other disks may have its generation."""
+    left = {uuid: disk for uuid, disk in record.disks.items() if uuid not in gone}
+    return replaced(record, sequence=record.sequence + 1, disks=left)
 
 
 def with_disks(

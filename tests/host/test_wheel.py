@@ -87,7 +87,7 @@ def test_a_package_of_the_same_name_brings_no_commands(bin_folder: Path, tmp_pat
 
 def test_what_is_no_code_is_in_the_wheel_as_well(bin_folder: Path) -> None:
     program = (
-        "from bkbox.cli import systemd; from pathlib import Path; import bkbox;"
+        "from bkbox.cli.bookie import systemd; from pathlib import Path; import bkbox;"
         "print(*sorted(str(p.relative_to(systemd._UNITS)) for p in systemd._UNITS.rglob('*') if p.is_file()));"
         "print((Path(bkbox.__file__).parent / 'py.typed').exists())"
     )

@@ -27,7 +27,7 @@ from types import CodeType, ModuleType
 from tests.mutation.mutants import Mutant, mutants
 from tests.mutation.same import SAME
 
-MODULES = ("quorum", "recovery", "writer", "boot", "repair", "holdings")
+MODULES = ("quorum", "recovery", "writer", "boot", "repair", "unacked_positions")
 FOLDER = Path("bkbox", "protocol")
 FIRST = {
     "quorum": ["test_quorum.py"],
@@ -41,7 +41,7 @@ FIRST = {
     ],
     "boot": ["test_boot_planning.py"],
     "repair": ["test_repair_planning.py"],
-    "holdings": ["test_holdings.py"],
+    "unacked_positions": ["test_unacked_positions.py"],
 }
 """The tests that are about a module."""
 FOLLOWING = [

@@ -694,7 +694,7 @@ def test_a_new_certificate_needs_no_restart(tmp_path: Path, authority: Authority
 
 
 def test_a_flood_of_handshakes(tmp_path: Path, authority: Authority) -> None:
-    """They wait for each other (test_doorkeeper.py says for how long), and who is inside for none of them."""
+    """They wait for each other (test_handshake_pool.py says for how long), and who is inside for none of them."""
     admit = order(pair=authority.issue("bookie"), tls="offered")
     context = client_tls(authority)
 

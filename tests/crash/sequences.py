@@ -161,9 +161,7 @@ class Bench:
         store = self._open()
         report = store.replay(host_crash, is_clean=before is None)
         self._store = store
-        if self.was_failing and any(
-            NOT_WRITTEN in each or each == HELD for each in report.damaged
-        ):
+        if self.was_failing and any(NOT_WRITTEN in each or each == HELD for each in report.damaged):
             assert not report.trusted
             host_crash = True
         else:

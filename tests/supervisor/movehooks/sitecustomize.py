@@ -63,14 +63,10 @@ def _around_async(real: Callable[..., Any], place: int) -> Callable[..., Any]:
 if "MOVE_POINTS" in os.environ:
     _folder = Path(os.environ["MOVE_POINTS"])
     _role_here = _role()
-    if _role_here == "worker":
-        from bkbox.worker.ledger_migration import LedgerMigrations
+    if _role_here in ("worker", "frontend"):
+        from bkbox.ipc.handlers import Handlers
 
-        LedgerMigrations.answer = _around(LedgerMigrations.answer, 1)  # type: ignore[method-assign]
-    elif _role_here == "frontend":
-        from bkbox.frontend.server import Frontend
-
-        Frontend._move = _around(Frontend._move, 1)  # type: ignore[method-assign]
+        Handlers.answer = _around(Handlers.answer, 1)  # type: ignore[method-assign]
     elif _role_here == "repair":
         from bkbox.repair.drain import _Drainer
 

@@ -362,9 +362,11 @@ def main() -> int:
 
 
 def _plain(arguments: list[str]) -> list[str]:
-    """Without the page that the table goes to."""
-    at = arguments.index("--report")
-    return arguments[:at] + arguments[at + 2 :]
+    """Without the page and the folder that results go to."""
+    for option in {"--report", "--keep"}.intersection(arguments):
+        at = arguments.index(option)
+        arguments = arguments[:at] + arguments[at + 2 :]
+    return arguments
 
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ def wait_for_tail_mark(bookie: HostedBookie) -> None:
         last = max(each for each in folder.iterdir() if records(each))
         offset, _kind, _body = [item for item in records(last) if item[1] != SYNCED][-1]
         segment, durable = struct.unpack_from(">IQ", mark, fields_at)
-        return bool(durable > offset and f"{segment:010}" in last.name)
+        return bool((segment, durable) > (int(last.stem), offset))  # a checkpoint begins a segment
 
     wait_for(is_covered, "a tail mark")
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from bkbox import __version__
+from bkbox.base.host.interpreter import keep_import_path_safe
 from bkbox.cli.lib.exit_codes import ExitCode, epilog, exit_code, host_error, report
 from bkbox.errors import BkboxError
 
@@ -249,5 +250,11 @@ def _say_wait(text: str) -> None:
     click.echo(text, err=True)
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run ``bkbox`` as a process of its own."""
+    keep_import_path_safe()
     main()
+
+
+if __name__ == "__main__":
+    command()

@@ -10,17 +10,17 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
 import bkbox
+from bkbox.base.host.interpreter import module_command
 from bkbox.errors import BkboxError
 from bkbox.launcher.waiting import until, wait_until
 
-COMMAND = (sys.executable, "-m", "bkbox.cli.main")
+COMMAND = module_command("bkbox.cli.main")
 """``bkbox``, of this installation."""
 
 _COMMAND_S = 30.0
@@ -58,7 +58,7 @@ class Processes:
         """Starts ``bkbox ARGUMENTS``. ``settings``: keys of the configuration to set through the environment."""
         given = {f"BKBOX_{key.upper()}": str(value) for key, value in (settings or {}).items()}
         process = subprocess.Popen(
-            [sys.executable, "-m", "bkbox.launcher", str(os.getpid()), *arguments],
+            [*module_command("bkbox.launcher"), str(os.getpid()), *arguments],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import mmap
 import os
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from crc32c import crc32c
 
+from bkbox.base.host.interpreter import module_command
 from bkbox.errors import HostError
 
 BLOCK_BYTES = 4096
@@ -89,7 +89,7 @@ def write_until_killed(path: Path) -> None:
 
 def _write_and_kill(path: Path, seconds: float) -> int:
     child = subprocess.Popen(
-        [sys.executable, "-m", "bkbox.selftest.writer", str(path)],
+        [*module_command("bkbox.selftest.writer"), str(path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

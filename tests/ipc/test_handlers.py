@@ -9,7 +9,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from proof.sim.worker import Worker as SimWorker
 
 from bkbox.errors import BugError
 from bkbox.frontend.server import Frontend
@@ -21,6 +20,7 @@ from bkbox.repair.process import RepairProcess
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import RealFiles
 from bkbox.worker.loop import Worker
+from proof.sim.world.worker import Worker as SimWorker
 from tests.storage.bench import IDENTITY
 from tests.worker.test_loop import order_for
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import pytest
 
@@ -20,11 +21,13 @@ from pyspark_bookkeeper.stream import StreamReader
 
 from bkbox.errors import MetadataUnavailableError
 from bkbox.metadata import connect, init_cluster
+from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import Proxy, ZooKeeper, root_of
 from tests.repair.copies import Cluster, Hands
 from tests.spark.sparkledgers import closed, in_cluster
 
 WAIT_MS = 1_000
+T = TypeVar("T")
 
 
 @contextmanager
@@ -67,6 +70,19 @@ def known_to(uri: str, cluster: Cluster, ledger: int) -> None:
     in_cluster(cluster.uri, read)
 
 
+def answered(ask: Callable[[], T]) -> T:
+    """What is answered once the store is reached again: a try waits for WAIT_MS only."""
+    found: list[T] = []
+
+    def is_answered() -> bool:
+        with suppress(MetadataUnavailableError):
+            found.append(ask())
+        return bool(found)
+
+    wait_for(is_answered, "an answer of the metadata store")
+    return found[0]
+
+
 def test_a_query_whose_metadata_store_goes_away(cluster: Cluster, zookeeper: ZooKeeper) -> None:
     uri = zookeeper.uri()
     ledger = closed(cluster.uri, 30)
@@ -97,7 +113,9 @@ def test_a_query_whose_metadata_store_goes_away(cluster: Cluster, zookeeper: Zoo
                     ask()
                 assert time.monotonic() - begin < 10
             away.clear()
-            assert sum(each.num_rows for each in batch.read(partition)) == 30
-            assert stream.latestOffset(start, ReadAllAvailable()) == {str(ledger): 30}
+            back = answered(lambda: list(batch.read(partition)))
+            assert sum(each.num_rows for each in back) == 30
+            end = answered(lambda: stream.latestOffset(start, ReadAllAvailable()))
+            assert end == {str(ledger): 30}
         finally:
             stream.stop()

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from bkbox.base.host.interpreter import module_command
 from bkbox.base.logs import LogSettings
 from bkbox.ipc import child
 
@@ -52,7 +52,7 @@ class Nursery:
         arguments = child.arguments(theirs.fileno(), name, str(self.log))
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"bkbox.{role}", *arguments],
+                [*module_command(f"bkbox.{role}"), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),

@@ -1,15 +1,13 @@
 """Arguments of all public calls of the clients, made from the types of their parameters, right ones and wrong ones: a
 call raises no error but those of bkbox, and no call hangs.
 
-For seconds in the ordinary run; ``CLIENT_FUZZ_S=60`` goes on for so long.
+For seconds in the ordinary run; ``FUZZ_SECONDS=60`` goes on for so long.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-import time
 import types
 import typing
 import warnings
@@ -20,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tinybookie import bookies
 
@@ -29,6 +27,7 @@ from bkbox.client import Client, ClientOptions, LedgerReader, LedgerWriter, log,
 from bkbox.client.log import LeaderElection, Log, LogFile, LogOptions, LogWriter, Position
 from bkbox.client.log.handler import BookKeeperHandler
 from bkbox.errors import BkboxError
+from tests import fuzztime
 
 HANG_S = 30.0
 """A call that takes longer hangs."""
@@ -198,18 +197,9 @@ ASYNC_CALLS = [
 
 def fuzz(test: Callable[[st.DataObject], None]) -> None:
     """Run for a moment, or as long as the variable says."""
-    check = settings(
-        max_examples=150,
-        deadline=None,
-        database=None,
-        suppress_health_check=[*HealthCheck],
-    )(given(st.data())(test))
-    end = time.monotonic() + float(os.environ.get("CLIENT_FUZZ_S", "0"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # sizes that are legal and unwise
-        check()
-        while time.monotonic() < end:
-            check()
+        fuzztime.fuzz(given(st.data())(test), 150)
 
 
 @pytest.mark.timeout(900)

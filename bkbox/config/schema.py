@@ -24,6 +24,7 @@ from bkbox.config.values import (
     Number,
     Text,
     Whole,
+    require_unicode,
     split_address,
 )
 from bkbox.config.values import key as _key
@@ -470,7 +471,9 @@ def checked(item: Field[Any], value: object) -> object:
     """Converts a value in the form of TOML to the one for ``Config``. Raises WrongValueError."""
     if value == "" and item.metadata["default"] == "":
         return kind_of(item).empty
-    return kind_of(item).check(value)
+    found = kind_of(item).check(value)
+    require_unicode(value)
+    return found
 
 
 def address_of(listen: str) -> tuple[str, int]:

@@ -262,6 +262,20 @@ def key(
     return {"kind": kind, "doc": doc, "default": default, "live": live}
 
 
+def require_unicode(value: object) -> None:
+    """Raises WrongValueError if a text anywhere in it cannot be written into the file, which is UTF-8: the system hands
+    on bytes that are no text as surrogates."""
+    match value:
+        case str():
+            if any("\ud800" <= char <= "\udfff" for char in value):
+                raise WrongValueError(f"has a character that no text has: {quoted(value)}")
+        case list():
+            for item in value:
+                require_unicode(item)
+        case dict():
+            require_unicode([*value, *value.values()])
+
+
 def _path(value: object) -> Path:
     if not isinstance(value, str) or not value:
         raise WrongValueError(f"has to be a path in quotes, not {_described(value)}")

@@ -92,7 +92,7 @@ def remove(address: Address, disk: str) -> list[str]:
 def plan_drain(address: Address, disk: str) -> DrainPlan:
     """The plan of a drain of a disk, by path or uuid. Changes nothing."""
     return from_document(
-        DrainPlan, ask(address, "GET", f"{DISKS_URL}/{quote(disk, '')}/drain"), "plan"
+        DrainPlan, ask(address, "GET", f"{DISKS_URL}/{quote(os.fsencode(disk), '')}/drain"), "plan"
     )
 
 

@@ -95,7 +95,9 @@ def bundle(
     path = to or Path(f"bkbox-debug-{stamp}.tar.gz")
     if not dry_run:
         write(made, path, f"bkbox-debug-{stamp}", int(time.time()))
-    sizes = {name: len(text.encode()) for name, text in sorted(made.files.items())}
+    sizes = {
+        name: len(text.encode("utf-8", "replace")) for name, text in sorted(made.files.items())
+    }
     if output == "table":
         print_table(["file", "bytes"], list(sizes.items()))
     else:

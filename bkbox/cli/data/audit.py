@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from bkbox.audit.run import Summary
-from bkbox.base.words import counted
+from bkbox.base.words import counted, quoted
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import bytes_per_second, metadata_option
@@ -22,7 +23,24 @@ from bkbox.cli.lib.progress_bar import ProgressBar
 if TYPE_CHECKING:
     from bkbox.audit.engine import Engine
 
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+class _TableFolder(click.Path):
+    """A folder of Parquet files: pyarrow takes no name that is not UTF-8."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        try:
+            os.fspath(value).encode()
+        except UnicodeEncodeError:
+            self.fail(f"{quoted(os.fspath(value))} is not UTF-8: name another folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+DIRECTORY = _TableFolder(file_okay=False, path_type=Path)
 
 
 class OpenedTarget(Protocol):

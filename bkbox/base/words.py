@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from enum import Enum
 from pathlib import PurePath
 
@@ -37,6 +38,13 @@ def plural_of(noun: str) -> str:
     """The plural of a noun, or of words that end with one: ``more entries``."""
     last = noun.split()[-1]
     return noun.removesuffix(last) + _IRREGULAR.get(last, f"{last}s")
+
+
+def moment(wall_ms: int) -> str:
+    """A point in time, in milliseconds since 1970, in the local time zone; ``never`` for 0."""
+    if not wall_ms:
+        return "never"
+    return f"{datetime.fromtimestamp(wall_ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def rate_of(text: str) -> int:

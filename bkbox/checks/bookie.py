@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bkbox.api.admin.status import DiskStatus, Process, Status
 from bkbox.api.admin.status_parts import STOPPED, WAITS_FOR_DISK
-from bkbox.base.words import counted, quoted
+from bkbox.base.words import counted, moment, quoted
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.checks import registry
 from bkbox.checks.host import kernel
@@ -39,6 +39,7 @@ def of_status(status: Status) -> Iterator[Finding]:
     yield from _metadata(status)
     yield from _configuration(status)
     yield from _limbo(status)
+    yield from _copies(status)
     yield from _quotas(status)
     if running and not status.writable:
         reasons = ", ".join(status.read_only_reasons) or "no disk does"
@@ -180,6 +181,27 @@ def _limbo(status: Status) -> Iterator[Finding]:
             f"it cannot be repaired by itself: {blocker.reason}",
             f"ledger {blocker.ledger}",
             blocker.what_to_do,
+        )
+
+
+def _copies(status: Status) -> Iterator[Finding]:
+    copies = status.copies
+    command = None if copies.job is None else f"bkbox job show {copies.job} --config {{config}}"
+    if copies.short:
+        yield registry.COPIES.warn(
+            f"{counted(copies.short, 'copy', 'are')} short: the metadata says that these entries are here, and they "
+            f"are not; last complete check: {moment(copies.checked_ms)}",
+            command=command,
+        )
+    else:
+        yield registry.COPIES.ok(
+            f"no copy is known to be short; last complete check: {moment(copies.checked_ms)}"
+        )
+    if copies.checking:
+        yield registry.UNCHECKED.warn(
+            "the bookie was away, and still compares what it has with what the metadata credits it with; last complete "
+            f"check: {moment(copies.checked_ms)}",
+            command=command,
         )
 
 

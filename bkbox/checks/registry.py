@@ -103,6 +103,10 @@ READ_ONLY = _running("read-only", "warn", "an operator made the bookie or a disk
 JOB = _running("job", "warn", "a job failed, is blocked or makes no progress",
     "bkbox job list --config {config}", STATUS)
 LIMBO = _running("limbo", "warn", "ledgers are in limbo", "bkbox job list --config {config}", HEALTHZ, HEALTH, STATUS)
+COPIES = _running("copies", "warn", "entries that this bookie has to hold are missing here",
+    "bkbox job list --config {config}", HEALTHZ, HEALTH, STATUS)
+UNCHECKED = _running("unchecked copies", "warn", "the bookie was away, and is still comparing what it has to hold",
+    "bkbox job list --config {config}", HEALTH)
 BLOCKED = _running("blocked", "warn", "a ledger in limbo cannot be repaired without help",
     "bkbox ledger end --stuck --dry-run --config {config}", DOCTOR)
 QUOTA = _running("quota", "warn", "an owner is over its quota", "bkbox top --by owner --metadata '{metadata}'", STATUS)

@@ -30,6 +30,8 @@ class JobKind(StrEnum):
     SCRUB = "scrub"
     REBUILD = "rebuild"
     AUDIT = "audit"
+    CHECK = "check"
+    """Compares what this bookie has with what the metadata credits it with, and copies what is missing here."""
 
 
 class JobState(StrEnum):

@@ -378,6 +378,17 @@ METRICS: tuple[Metric, ...] = (
         lambda d: None if d.space is None else d.space.scrub_completed_ms / 1000,
     ),
     # ---- repair and jobs
+    _one(
+        "copies_short",
+        "Entries that the metadata credits the bookie with and that it lacks, as far as the last check compared.",
+        lambda s: s.copies.short,
+    ),
+    _one("copies_mended", "Entries that this check has copied here.", lambda s: s.copies.mended),
+    _one(
+        "copies_checked_timestamp_seconds",
+        "When a check last found that no copy is short, since 1970; 0: never.",
+        lambda s: s.copies.checked_ms / 1000,
+    ),
     _one("repair_ledgers_done", "Ledgers that the limbo job has repaired.", lambda s: s.limbo.done),
     _one(
         "repair_entries_copied",

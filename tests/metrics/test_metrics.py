@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bkbox.api.admin.status import (
     Boot,
     Clients,
+    Copies,
     Counts,
     DiskStatus,
     Latency,
@@ -70,6 +71,7 @@ STATUS = Status(
     clients=Clients(5, 600, 7),
     metadata=Metadata("sqlite:/c.db", True, 0.0),
     scheduled_jobs=(ScheduledJob(JobKind.GC, 900.0, 3, JobState.DONE, 1_700_000_000_000),),
+    copies=Copies(8, 9, checking=True, checked_ms=1_500_000_000_000, job=4),
     quotas=Quotas((Quota("analytics", 500, 1_000, exceeded=False),)),
 )
 
@@ -129,6 +131,8 @@ def _of_autorecovery() -> set[str]:
         'bkbox_job_progress_ratio{job="4",kind="scrub"} 0.25',
         'bkbox_job_blocked_ledgers{job="4",kind="scrub"} 2.0',
         'bkbox_jobs_ended{state="failed"} 2.0',
+        "bkbox_copies_short 8.0",
+        "bkbox_copies_checked_timestamp_seconds 1.5e+09",
         'bkbox_process_restarts_total{name="b",role="frontend"} 3.0',
         'bkbox_process_resident_memory_bytes{name="b",role="supervisor"} 1e+07',
         'bkbox_scheduled_job_interval_seconds{kind="gc"} 900.0',

@@ -22,6 +22,7 @@ from bkbox.api.admin.status_parts import (
     Clients,
     CookieField,
     Cookies,
+    Copies,
     Counts,
     CrashClass,
     Device,
@@ -53,6 +54,7 @@ __all__ = [
     "Clients",
     "CookieField",
     "Cookies",
+    "Copies",
     "Counts",
     "CrashClass",
     "Device",
@@ -114,6 +116,7 @@ class Status:
     autorecovery: Autorecovery = field(default_factory=Autorecovery)
     scheduled_jobs: tuple[ScheduledJob, ...] = ()
     quotas: Quotas = field(default_factory=Quotas)
+    copies: Copies = field(default_factory=Copies)
     schema: int = SCHEMA_VERSION
 
 

@@ -132,7 +132,7 @@ class Device:
 class SpaceUsage:
     """The space of a disk by use, as `bkbox gc status` shows it. ``reclaimable_bytes``: garbage in sealed segments by
     the last scan of the index; ``quarantined``: segments with parts that cannot be read; ``scrub_segment``: the
-    position of the running scrub, 0: none runs; 0 ms: never.
+    position of the running scrub, 0: none runs; ``copies_checked_ms``: see Copies; 0 ms: never.
     """
 
     segments: int = 0
@@ -146,6 +146,7 @@ class SpaceUsage:
     scrub_segment: int = 0
     scrub_began_ms: int = 0
     scrub_completed_ms: int = 0
+    copies_checked_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,21 @@ class Limbo:
     bytes_copied: int = 0
     eta_s: float | None = None
     blockers: tuple[Blocker, ...] = ()
+    job: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Entries that the metadata credits this bookie with, compared with those that it has, after every absence.
+    ``short``: entries that are missing here, as far as the last check has compared; None: there was no check.
+    ``mended``: entries that this check has copied here. ``checking``: it has not compared everything yet.
+    ``checked_ms``: when a check last found that nothing is short, 0: never. ``job``: the check.
+    """
+
+    short: int | None = None
+    mended: int = 0
+    checking: bool = False
+    checked_ms: int = 0
     job: int | None = None
 
 

@@ -13,7 +13,7 @@ from bkbox.api.admin import status
 from bkbox.base.words import counted
 from bkbox.checks.bookie import DISK_AWAY, UNREGISTERED
 from bkbox.checks.warnings import warnings_of
-from bkbox.jobs.job import JobState
+from bkbox.jobs.job import JobKind, JobState
 from bkbox.native import kernel_in_use
 from bkbox.protocol.boot import DiskClass
 from bkbox.supervisor.disks.sidelined import is_full
@@ -68,6 +68,7 @@ def status_of(bookie: Supervisor, found: CollectedStatus) -> status.Status:
         autorecovery=replace(found.autorecovery, running_here=config.autorecovery_enabled),
         scheduled_jobs=tuple(_scheduled_jobs(bookie)),
         quotas=_quotas(bookie),
+        copies=_copies(bookie, found),
     )
     return replace(document, warnings=warnings_of(bookie, document))
 
@@ -200,6 +201,22 @@ def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
         bytes_copied=job.done.bytes,
         eta_s=job.eta_s,
         blockers=job.blockers,
+        job=job.id,
+    )
+
+
+def _copies(bookie: Supervisor, found: CollectedStatus) -> status.Copies:
+    """Counted by the check job; a disk remembers when its copies were last found complete."""
+    checked_ms = min((space.copies_checked_ms for space in found.space.values()), default=0)
+    jobs = bookie.jobs
+    job = None if jobs is None else jobs.registry.last(JobKind.CHECK, {})
+    if jobs is None or job is None:
+        return status.Copies(checked_ms=checked_ms)
+    return status.Copies(
+        short=job.counts.get("copies_short", 0),
+        mended=job.counts.get("copies_mended", 0),
+        checking=not (job.state.ended or job.standing_by),
+        checked_ms=checked_ms,
         job=job.id,
     )
 

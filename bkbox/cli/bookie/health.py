@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from bkbox.api.admin.client import fetch_status
+from bkbox.base.words import moment
 from bkbox.checks import replicas
 from bkbox.checks.health import not_whole
 from bkbox.cli.lib.exit_codes import ExitCode
@@ -23,10 +24,13 @@ _WAIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the bookie is whole, and what it waits for where it is not."""
+    """Whether the bookie is whole, and what it waits for where it is not. ``copies_checked_ms``: when a check last
+    found that it has every copy that it has to hold, 0: never; None: it does not run.
+    """
 
     healthy: bool
     waits_for: tuple[str, ...]
+    copies_checked_ms: int | None = None
 
 
 @click.command()
@@ -49,7 +53,8 @@ def health(
     """Say whether the bookie is whole: the next one may be taken down.
 
     It is when it runs and takes writes, all its processes make progress, all its disks are in service, nothing is in
-    limbo, and no ledger that names it lacks replicas. Exit code 0: it is; 1: it is not; 3: it does not run.
+    limbo, it has compared its copies since it was away and none is short, and no ledger that names it lacks
+    replicas. Exit code 0: it is; 1: it is not; 3: it does not run.
 
     With --bookie the cluster is asked by the bookie, which knows whether any ledger lacks replicas, and not which
     bookies those name: then none may.
@@ -62,12 +67,12 @@ def health(
     """
     deadline = time.monotonic() + timeout
     told: list[str] = []
-    running = True
+    checked_ms: int | None
     while True:
         try:
-            reasons, running = _look(target), True
+            reasons, checked_ms = _look(target)
         except BookieNotRunningError as error:
-            reasons, running = [str(error)], False
+            reasons, checked_ms = [str(error)], None
         if not reasons or not exit_when_healthy or time.monotonic() >= deadline:
             break
         if reasons != told:
@@ -75,19 +80,21 @@ def health(
             message(f"waits: {'; '.join(reasons)}")
         time.sleep(_LOOK_EVERY_S)
     if output != "table":
-        print_document(asdict(Health(not reasons, tuple(reasons))), output)
+        print_document(asdict(Health(not reasons, tuple(reasons), checked_ms)), output)
     else:
         for reason in reasons or ["healthy"]:
             click.echo(reason)
+        if checked_ms is not None:
+            click.echo(f"last complete check of its copies: {moment(checked_ms)}")
     if reasons:
-        ctx.exit(ExitCode.FAILED if running else ExitCode.NOT_RUNNING)
+        ctx.exit(ExitCode.NOT_RUNNING if checked_ms is None else ExitCode.FAILED)
 
 
-def _look(target: Target) -> list[str]:
-    """The reasons why the bookie is not whole. Raises BookieNotRunningError."""
+def _look(target: Target) -> tuple[list[str], int]:
+    """The reasons why the bookie is not whole, and when its copies were last complete. Raises BookieNotRunningError."""
     status = fetch_status(target.address)
-    reasons = not_whole(status)
     if target.config is None:
-        return [*reasons, *(each.why for each in replicas.in_cluster(status))]
-    found = asyncio.run(replicas.of_bookie(target.config, _WAIT_S))
-    return [*reasons, *(each.why for each in found)]
+        found = list(replicas.in_cluster(status))
+    else:
+        found = asyncio.run(replicas.of_bookie(target.config, _WAIT_S))
+    return [*not_whole(status), *(each.why for each in found)], status.copies.checked_ms

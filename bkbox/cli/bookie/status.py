@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from bkbox.api.admin.client import fetch_status
-from bkbox.api.admin.status import Limbo, Process, Quotas, Status, to_json
-from bkbox.base.words import quoted
+from bkbox.api.admin.status import Copies, Limbo, Process, Quotas, Status, to_json
+from bkbox.base.words import moment, quoted
 from bkbox.cli.bookie.job import print_jobs
 from bkbox.cli.lib.output import (
     Format,
@@ -61,6 +61,7 @@ def _print(document: Status) -> None:
             ("instance id", document.instance_id),
             ("version", document.version),
             ("kernel", document.kernel),
+            ("copies short", _copies(document.copies)),
             *([("quotas", _quotas(document.quotas))] if document.quotas.owners else []),
         ]
     )
@@ -115,6 +116,13 @@ def _of_process(process: Process) -> tuple[object, ...]:
         None if percent is None else f"{percent:.0f} %",
         None if memory is None else size(memory),
     )
+
+
+def _copies(copies: Copies) -> str:
+    """Entries missing here, and how far that is known."""
+    short = "not known" if copies.short is None else f"{copies.short:,}"
+    parts = [short, *(["being compared"] if copies.checking else [])]
+    return f"{', '.join(parts)}; last complete check: {moment(copies.checked_ms)}"
 
 
 def _quotas(quotas: Quotas) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Any
 
 import click
@@ -220,10 +219,3 @@ def told(job: Job, config: Config, output: Format) -> None:
         click.echo(
             f"job {job.id} ({job.kind}) was started: bkbox job watch {job.id} --config {config.path}"
         )
-
-
-def moment(wall_ms: int) -> str:
-    """A point in time, as text for operators."""
-    if not wall_ms:
-        return "never"
-    return f"{datetime.fromtimestamp(wall_ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -19,7 +19,8 @@ from bkbox_tui.recording import read_recording
 
 from tests.harness.processes import free_port
 from tests.harness.waiting import wait_for
-from tests.host.installed import ROOT, build_wheel, install
+from tests.host.buildcontext import ROOT
+from tests.host.installed import build_wheel, install
 from tests.host.managerlistener import Listener
 
 PICTURES = ROOT / "docs" / "pictures"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.host.buildcontext import copy_into
+
 NO_INDEX = re.compile(
     r"Could not fetch|Connection|Temporary failure|Name or service|NewConnectionError|Max retries|"
     r"error sending request"
@@ -19,14 +19,9 @@ NO_INDEX = re.compile(
 
 
 def build_wheel(folder: Path) -> Path:
-    """Built from a copy, and without Cython, so that nothing is compiled: kernels have tests of their own."""
+    """Built from what the container is built from, and without Cython: compiled kernels have tests of their own."""
     source = folder / "source"
-    source.mkdir()
-    leave = shutil.ignore_patterns("__pycache__", "*.so")
-    for name in ("bkbox", "proof", "systemd", "tui"):
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=leave)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+    copy_into(source)
     (folder / "hidden" / "Cython").mkdir(parents=True)
     (folder / "hidden" / "Cython" / "__init__.py").write_text("raise ImportError('not here')")
     words = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))

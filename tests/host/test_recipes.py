@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
+import posixpath
 import shutil
 import subprocess
 import sys
@@ -13,17 +12,12 @@ from pathlib import Path
 
 import click
 import pytest
+from setuptools import find_packages
 
 from bkbox.cli.main import main
-from tests.host.installed import ROOT
+from tests.host.buildcontext import ROOT, checkout, copies, copy_into, instructions, sent
 
 RECIPE = ROOT / "Containerfile"
-
-
-def instructions() -> list[tuple[str, str]]:
-    """Their names and what is behind them, of all stages, one line each."""
-    text = re.sub(r"^#.*\n", "", RECIPE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in text.splitlines() if line]
 
 
 def test_hadolint_finds_nothing() -> None:
@@ -38,25 +32,71 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
-def test_all_that_is_built_is_copied_into_the_build() -> None:
-    copied = {
-        word.rstrip("/")
-        for name, rest in instructions()
-        if name == "COPY" and "--from" not in rest
-        for word in shlex.split(rest)[:-1]
-    }
-    assert [each for each in copied if not (ROOT / each).exists()] == []
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    folders = set(project["tool"]["setuptools"]["packages"]["find"]["where"]) - {"."}
-    files = {project["project"]["readme"], *project["project"]["license-files"]}
-    assert {"pyproject.toml", "setup.py", "bkbox", *folders, *files} <= copied
-    link = ROOT / "bkbox" / "cli" / "units"
-    assert link.resolve().relative_to(ROOT).parts[0] in copied, "which it points into"
+def test_the_context_of_the_build_has_all_that_is_copied_and_all_that_is_built(
+    tmp_path: Path,
+) -> None:
+    copy_into(tmp_path)
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())
+    find = project["tool"]["setuptools"]["packages"]["find"]
+    packages = [
+        posixpath.normpath(f"{folder}/{package}")
+        for folder in find["where"]
+        for package in find_packages(str(ROOT / folder), include=find["include"])
+        if "." not in package
+    ]
+    assert {"bkbox", "tui/bkbox_tui"} <= set(packages)
+    for package in packages:
+        wanted = [path for path in checkout() if path.startswith(f"{package}/")]
+        assert [path for path in wanted if not (tmp_path / path).exists()] == []
+    for file in (project["project"]["readme"], *project["project"]["license-files"]):
+        assert (tmp_path / file).exists()
+
+
+def test_nothing_else_is_sent_into_the_build() -> None:
+    stray = [
+        ".git/config",
+        ".venv/bin/python",
+        "dist/x.whl",
+        "bkbox/__pycache__/a.pyc",
+        "bkbox/a.so",
+    ]
+    context = sent([*checkout(), *stray], (ROOT / ".containerignore").read_text())
+    copied = [source for sources, _ in copies(RECIPE.read_text()) for source in sources]
+    assert [
+        path
+        for path in context
+        if not any(path == source or path.startswith(f"{source}/") for source in copied)
+    ] == []
+    assert not set(stray) & set(context)
+
+
+@pytest.mark.parametrize(
+    ("ignore", "left"),
+    [
+        ("", ["a", "b/c", "b/d/e.so"]),
+        ("*", []),
+        ("# *\n\n*/c", ["a", "b/d/e.so"]),
+        ("b", ["a"]),
+        ("/b/", ["a"]),
+        ("*.so", ["a", "b/c", "b/d/e.so"]),
+        ("**/*.so", ["a", "b/c"]),
+        ("**/c", ["a", "b/d/e.so"]),
+        ("b/**", ["a"]),
+        ("?", []),
+        ("[ab]", []),
+        ("*\n!b", ["b/c", "b/d/e.so"]),
+        ("*\n!b\nb/d", ["b/c"]),
+        ("!b\n*", []),
+        ("*\n!b/d", ["b/d/e.so"]),
+    ],
+)
+def test_an_ignore_file_is_read_as_builders_read_it(ignore: str, left: list[str]) -> None:
+    assert sent(["a", "b/c", "b/d/e.so"], ignore) == left
 
 
 def test_it_runs_a_command_that_there_is_and_not_as_root() -> None:
-    found = dict(instructions())
-    users = [rest for name, rest in instructions() if name == "USER"]
+    found = dict(instructions(RECIPE.read_text()))
+    users = [rest for name, rest in instructions(RECIPE.read_text()) if name == "USER"]
     assert users
     assert users[-1].partition(":")[0] not in ("0", "root")
     assert json.loads(found["ENTRYPOINT"]) == ["bkbox"]

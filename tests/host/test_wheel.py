@@ -58,8 +58,8 @@ def test_the_proof_tools_are_not_in_the_wheel(wheel: Path, bin_folder: Path) -> 
         (top_level,) = (name for name in archive.namelist() if name.endswith("/top_level.txt"))
         packages = archive.read(top_level).decode().split()
     info = f"bkbox-{bkbox.__version__}.dist-info"
-    assert folders == {"bkbox", "bkbox_tui", info}
-    assert packages == ["bkbox", "bkbox_tui"]
+    assert folders == {"bkbox", "bkbox_tui", "pyspark_bookkeeper", info}
+    assert packages == ["bkbox", "bkbox_tui", "pyspark_bookkeeper"]
     commands = run(bin_folder, "--help").stdout.partition("\nCommands:\n")[2].partition("\n\n")[0]
     listed = re.findall(r"^  ([a-z-]+)  ", commands, re.MULTILINE)
     assert PROOF_COMMANDS.keys() <= COMMANDS.keys(), "a checkout has them"

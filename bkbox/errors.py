@@ -334,6 +334,10 @@ class BookieNotRunningError(OperatorError):
     """The command needs the bookie running, and no process responds on its admin socket."""
 
 
+class BookieUnresponsiveError(OperatorError):
+    """A bookie runs and does not answer in time: it hangs or is stopped, and is not to be started again."""
+
+
 class BootError(OperatorError):
     """The bookie cannot start; the message gives the reason and the remedy."""
 

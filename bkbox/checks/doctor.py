@@ -20,7 +20,7 @@ from bkbox.checks.bookie import of_status
 from bkbox.checks.registry import Finding, filled
 from bkbox.config import load, metadata_uri
 from bkbox.config.schema import Config
-from bkbox.errors import BkboxError, BookieNotRunningError
+from bkbox.errors import BkboxError, BookieNotRunningError, BookieUnresponsiveError
 from bkbox.native import kernel_in_use
 from bkbox.storage.files import RealFiles
 
@@ -82,6 +82,8 @@ def _status(config: Config) -> tuple[Status | None, list[Finding]]:
         status = fetch_status(admin_socket_path(config))
     except BookieNotRunningError as error:
         return None, [registry.BOOKIE.warn(str(error))]
+    except BookieUnresponsiveError as error:
+        return None, [registry.BOOKIE.fail(str(error), command="systemctl status bkbox")]
     except BkboxError as error:
         advice = "; run this as the user that runs the bookie, with the same version of bkbox"
         text = f"it runs and cannot be asked: {error}{advice}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId
-from bkbox.errors import BookieNotRunningError, DemoFailedError, PeerError
+from bkbox.errors import DemoFailedError, OperatorError, PeerError
 from bkbox.launcher.bookie import LocalBookie
 from bkbox.launcher.cluster import LocalCluster
 from bkbox.launcher.ports import HOST, free_port
@@ -98,7 +98,7 @@ class Bookie(LocalBookie):
         """The document of ``bkbox status``. Raises DemoFailedError without a response."""
         try:
             return await asyncio.to_thread(fetch_status, self.disks[0] / "admin.sock")
-        except (BookieNotRunningError, PeerError) as error:
+        except (OperatorError, PeerError) as error:
             raise DemoFailedError(f"{self.name} does not tell its status: {error}") from error
 
     def log_tail(self) -> str:

@@ -123,3 +123,27 @@ def test_a_worker_that_waits_for_its_disk_is_told_of_and_never_killed(
             pass
     wait_for(lambda: health(bookie) == (0, []), "the worker to go on")
     assert worker.is_running()
+
+
+def test_a_stopped_supervisor_is_not_taken_for_a_bookie_that_does_not_run(
+    make_bookie: MakeBookie,
+) -> None:
+    bookie = make_bookie().start()
+    assert bookie.process is not None
+    config = str(bookie.config)
+    os.kill(bookie.process.pid, signal.SIGSTOP)
+    try:
+        exit_code, told = health(bookie)
+        listed = bkbox("disk", "list", "--config", config, check=False)
+        found = bkbox("doctor", "--config", config, "-o", "json", check=False)
+    finally:
+        os.kill(bookie.process.pid, signal.SIGCONT)
+    assert exit_code == 1
+    assert f"-p {bookie.process.pid}" in told[0]
+    assert listed.returncode == 7
+    assert not listed.stdout
+    findings = json.loads(found.stdout)["findings"]
+    not_ok = {each["check"]: each for each in findings if each["verdict"] != "ok"}
+    assert not_ok["bookie"]["verdict"] == "fail"
+    assert "bkbox run" not in not_ok["bookie"]["command"]
+    assert not {"leftovers", "last stop", "lock", "port"} & {*not_ok}

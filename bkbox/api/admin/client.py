@@ -1,8 +1,9 @@
 """Blocking client of a running bookie's admin API, for the CLI and scripts.
 
 Every function takes the address of the admin API: the path of its socket (``admin_socket_path``), or a ``Remote``
-(remote.py). It raises BookieNotRunningError if no bookie answers there, OperatorError if the caller has no permission,
-AuthenticationError if TLS with it fails, PeerError for a malformed response, and the bookie's own error.
+(remote.py). It raises BookieNotRunningError if no bookie listens there, BookieUnresponsiveError if one does and does not
+answer, OperatorError if the caller has no permission, AuthenticationError if TLS with it fails, PeerError for a malformed
+response, and the bookie's own error.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from bkbox.base.words import error_text
 from bkbox.errors import (
     AuthenticationError,
     BookieNotRunningError,
+    BookieUnresponsiveError,
     EncodingError,
     NoSuchRouteError,
     OperatorError,
@@ -51,6 +53,8 @@ class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
+        self.listener = 0
+        """The process that listens; 0 before ``connect``."""
 
     def connect(self) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -59,16 +63,16 @@ class _UnixConnection(http.client.HTTPConnection):
             with short_address(self._path) as address:
                 sock.connect(address)
                 folder_user = os.stat(os.path.dirname(address)).st_uid
-            _refuse_strangers(sock, self._path, folder_user)
+            self.listener = _refuse_strangers(sock, self._path, folder_user)
         except BaseException:
             sock.close()
             raise
         self.sock = sock
 
 
-def _refuse_strangers(sock: socket.socket, path: Path, folder_user: int) -> None:
-    """Raises AuthenticationError unless the server runs as the caller's user, root, or the owner of the socket's
-    folder. Other users who can create sockets there could otherwise receive what operators send."""
+def _refuse_strangers(sock: socket.socket, path: Path, folder_user: int) -> int:
+    """The process that listens. Raises AuthenticationError unless it runs as the caller's user, root, or the owner of
+    the socket's folder. Other users who can create sockets there could otherwise receive what operators send."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     pid, user, _group = CREDENTIALS.unpack(raw)
     if user not in (0, os.geteuid(), folder_user):
@@ -77,6 +81,7 @@ def _refuse_strangers(sock: socket.socket, path: Path, folder_user: int) -> None
             f"belongs to user {folder_user}; nothing was asked. Remove it, and set run_dir to a folder in which only "
             "the bookie's user may write"
         )
+    return int(pid)
 
 
 def fetch_status(address: Address, timeout: float = _TIMEOUT_S) -> Status:
@@ -162,6 +167,8 @@ def ask(
     except (OSError, http.client.HTTPException) as error:
         if isinstance(address, Remote):
             _raise_what_tls_met(address, error)
+        if connection.sock is not None and isinstance(error, TimeoutError):
+            raise BookieUnresponsiveError(_silence(address, connection, timeout)) from error
         raise BookieNotRunningError(f"no answer on {address}: {error_text(error)}") from error
     finally:
         connection.close()
@@ -172,6 +179,13 @@ def ask(
     except ValueError as error:
         raise EncodingError(f"{address} answered something that is not JSON: {error}") from None
     return found
+
+
+def _silence(address: Address, connection: http.client.HTTPConnection, timeout: float) -> str:
+    text = f"the bookie at {address} runs and has not answered within {timeout:g} s: it hangs, or is stopped"
+    if isinstance(connection, _UnixConnection):
+        return f"{text}. See: ps -o pid,stat,wchan,args -p {connection.listener}"
+    return text
 
 
 def _connection_to(there: Remote, timeout: float) -> http.client.HTTPConnection:

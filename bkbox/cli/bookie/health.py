@@ -16,7 +16,7 @@ from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import duration_s
 from bkbox.cli.lib.output import Format, message, output_option, print_document, prints
 from bkbox.cli.lib.target import Target, target_option
-from bkbox.errors import BookieNotRunningError
+from bkbox.errors import BookieNotRunningError, BookieUnresponsiveError
 
 _LOOK_EVERY_S = 1.0
 _WAIT_S = 10.0
@@ -69,10 +69,12 @@ def health(
     told: list[str] = []
     checked_ms: int | None
     while True:
+        running = True
         try:
             reasons, checked_ms = _look(target)
-        except BookieNotRunningError as error:
+        except (BookieNotRunningError, BookieUnresponsiveError) as error:
             reasons, checked_ms = [str(error)], None
+            running = isinstance(error, BookieUnresponsiveError)
         if not reasons or not exit_when_healthy or time.monotonic() >= deadline:
             break
         if reasons != told:
@@ -87,11 +89,12 @@ def health(
         if checked_ms is not None:
             click.echo(f"last complete check of its copies: {moment(checked_ms)}")
     if reasons:
-        ctx.exit(ExitCode.NOT_RUNNING if checked_ms is None else ExitCode.FAILED)
+        ctx.exit(ExitCode.FAILED if running else ExitCode.NOT_RUNNING)
 
 
 def _look(target: Target) -> tuple[list[str], int]:
-    """The reasons why the bookie is not whole, and when its copies were last complete. Raises BookieNotRunningError."""
+    """The reasons why the bookie is not whole, and when its copies were last complete. Raises BookieNotRunningError,
+    BookieUnresponsiveError."""
     status = fetch_status(target.address)
     if target.config is None:
         found = list(replicas.in_cluster(status))

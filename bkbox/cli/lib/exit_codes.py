@@ -41,6 +41,7 @@ _BY_ERROR: tuple[tuple[type[errors.BkboxError], ExitCode], ...] = (
     (errors.NoSuchSegmentError, ExitCode.NOT_FOUND),
     (errors.CallerError, ExitCode.USAGE),
     (errors.BookieNotRunningError, ExitCode.NOT_RUNNING),
+    (errors.BookieUnresponsiveError, ExitCode.TRY_AGAIN),
     (errors.CookieMismatchError, ExitCode.REFUSED),
     (errors.BootError, ExitCode.REFUSED),
     (errors.BookieRunningError, ExitCode.RUNNING),

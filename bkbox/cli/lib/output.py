@@ -22,7 +22,11 @@ import click
 from bkbox.api.admin.status import Latency, Stage
 from bkbox.base.logs.control import in_json, in_lines, in_one_line
 from bkbox.base.words import quoted
-from bkbox.errors import BookieNotRunningError, MetadataUnavailableError
+from bkbox.errors import (
+    BookieNotRunningError,
+    BookieUnresponsiveError,
+    MetadataUnavailableError,
+)
 
 Format = Literal["table", "json", "yaml"]
 Row = Sequence[object]
@@ -85,6 +89,9 @@ def outcome(command: Callable[..., None]) -> Callable[..., None]:
     return told
 
 
+_PASSING = (BookieNotRunningError, BookieUnresponsiveError, MetadataUnavailableError)
+
+
 def watch_option(command: F) -> F:
     """``--watch [SECONDS]``: repeats the command until Ctrl-C."""
 
@@ -99,7 +106,7 @@ def watch_option(command: F) -> F:
                 click.echo("---")
             try:
                 command(*args, **kwargs)
-            except (BookieNotRunningError, MetadataUnavailableError) as error:
+            except _PASSING as error:
                 message(f"{error}")  # the bookie may come back while the command watches
             except click.exceptions.Exit:
                 pass  # the exit code of a single repetition

@@ -29,6 +29,7 @@ from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, LedgerError, MetadataError, NoSuchLedgerError
 from bkbox.wire.metadata import ledger_metadata
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.loss import loss_warnings, losses_of
 
 ROW_GROUP_BYTES = 8 << 20
 
@@ -64,12 +65,14 @@ class Part(NamedTuple):
 
 
 class ExportedLedger(NamedTuple):
-    """The result of one ledger; ``why`` it is skipped, empty if it is exported."""
+    """The result of one ledger; ``why`` it is skipped, empty if it is exported. ``losses``: warnings of what it does
+    not hold, as an operator ended it with loss accepted."""
 
     ledger_id: int
     entries: int
     size: int
     why: str
+    losses: tuple[str, ...] = ()
 
 
 def entries_file(folder: Path, name: str) -> Path:
@@ -139,7 +142,9 @@ class ExportJob:
                         if metadata.state is not LedgerState.CLOSED or not condition(metadata):
                             continue
                         rows.append(await self._ledger(client, metadata, writer))
-                        outcomes.append(ExportedLedger(ledger, rows[-1][1], rows[-1][2], ""))
+                        _, entries, size, *_ = rows[-1]
+                        losses = tuple(loss_warnings(metadata))
+                        outcomes.append(ExportedLedger(ledger, entries, size, "", losses))
                     except NoSuchLedgerError:
                         continue
                     except (LedgerError, MetadataError, BkboxError) as error:
@@ -172,7 +177,9 @@ class ExportJob:
         size += held_size
         if held:
             writer.write_batch(_batch(held))
-        if (count, size) != (metadata.last_entry + 1, metadata.length):
+        # No-op entries that stand for lost ones have no payload: the length counts what was written.
+        whole = size == metadata.length or (losses_of(metadata) and size < metadata.length)
+        if count != metadata.last_entry + 1 or not whole:
             raise LedgerError(
                 f"ledger {metadata.ledger_id} has {counted(count, 'entry')} and {counted(size, 'byte')}, its metadata "
                 f"say {metadata.last_entry + 1} and {metadata.length}"

@@ -12,7 +12,7 @@ from bkbox.errors import NoSuchLedgerError, UnauthorizedError
 from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from pyspark_bookkeeper.dataset import Datasets
-from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
+from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of, warn_of_losses
 from pyspark_bookkeeper.logs import log_extents
 from pyspark_bookkeeper.offsets import ending, first_of, starting, stop_of
 from pyspark_bookkeeper.options import ReadOptions
@@ -45,6 +45,7 @@ async def extents(client: Client, options: ReadOptions) -> list[Extent]:
                 raise
             log.warning("left out: ledger %d, whose password is another one", ledger)
             return None
+        warn_of_losses([found])
         first = first_of(starts, ledger, found.stop)
         stop = min(stop_of(ends, ledger, found.stop), found.stop)
         if ledger in assigned:

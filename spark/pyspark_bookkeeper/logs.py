@@ -18,7 +18,7 @@ from bkbox.client.log.ledger_list import LedgerList
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchLedgerError, OperatorError
 from bkbox.repair.bounded_gather import bounded_gather
-from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
+from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of, warn_of_losses
 from pyspark_bookkeeper.offsets import ending, first_of, starting, stop_of
 from pyspark_bookkeeper.options import ReadOptions
 from pyspark_bookkeeper.planning import Extent
@@ -66,6 +66,8 @@ async def settled(
             log.warning("left out: ledger %d of log %s, which is not there", ledger, name)
             return None
 
+    for ledger in found.lost:
+        log.warning("ledger %d of log %s was lost", ledger, name)
     left = [ledger for ledger in found.ledgers if ledger >= found.start.ledger_id]
     extents: list[Extent] = []
     for each in await bounded_gather(left, one, AT_ONCE):
@@ -74,6 +76,7 @@ async def settled(
         extents.append(each)
         if not each.is_final:
             break
+    warn_of_losses(extents)
     return found, between(extents, (found.start.ledger_id, found.start.entry_id), None)
 
 

@@ -33,7 +33,8 @@ class Piece(NamedTuple):
 @dataclass(frozen=True)
 class Extent:
     """The entries to be read of one ledger: ``first`` to before ``stop``, ``size`` payload bytes in all, as far as
-    known; ``cuts``: the first entries of its fragments; ``is_final``: the ledger will never have more."""
+    known; ``cuts``: the first entries of its fragments; ``is_final``: the ledger will never have more; ``losses``:
+    warnings of what it does not hold, as an operator ended it with loss accepted."""
 
     ledger_id: int
     first: int
@@ -41,6 +42,7 @@ class Extent:
     size: int
     cuts: tuple[int, ...] = ()
     is_final: bool = False
+    losses: tuple[str, ...] = ()
 
 
 def partitions(

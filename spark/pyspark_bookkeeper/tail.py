@@ -18,7 +18,7 @@ from bkbox.client.client import Client
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchEntryError, NoSuchLedgerError, UnauthorizedError
 from bkbox.repair.bounded_gather import bounded_gather
-from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
+from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of, warn_of_losses
 from pyspark_bookkeeper.logs import check_reached, ledger_named, place_of, settled
 from pyspark_bookkeeper.offsets import EARLIEST, first_of, starting
 from pyspark_bookkeeper.options import ReadOptions
@@ -103,6 +103,7 @@ class LedgersTail(Tail):
     async def initial(self, client: Client) -> Offset:
         offsets = starting(self._options.starting_offsets, streaming=True)
         found = await self._extents(client, self._ledgers)
+        warn_of_losses(found.values())
         return {
             str(ledger): min(first_of(offsets, ledger, found[ledger].stop), found[ledger].stop)
             for ledger in self._ledgers
@@ -236,6 +237,7 @@ class LogTail(Tail):
                 if self._options.fail_on_data_loss:
                     raise
                 continue
+            warn_of_losses([whole])
             stop = end["entry"] if ledger == end["ledger"] else whole.stop
             size = part_of(whole, first, stop).size
             found.append(Extent(ledger, first, max(first, stop), size, whole.cuts))

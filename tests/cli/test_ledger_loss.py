@@ -174,6 +174,30 @@ def test_a_log_of_which_a_ledger_was_ended_with_loss(cluster: Bookies, tmp_path:
     assert strict.exit_code == ExitCode.LOSS
 
 
+@pytest.mark.parametrize("folder", ["out", "s3:x"])
+def test_an_export_tells_what_its_ledgers_have_lost(
+    cluster: Bookies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Whatever the folder is called."""
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    whole, plugged, emptied = (write(cluster, 3, close=close)[0] for close in (True, True, False))
+    lose(cluster, [plugged, emptied])
+    for each in (plugged, emptied):
+        done = run(cluster, "end", each, "--accept-loss", "--plug", "--yes")
+        assert done.exit_code == 0, done.stderr
+    words = ["--metadata", cluster.uri, "-o", "json"]
+    done = CliRunner().invoke(main, ["export", "-d", folder, *words])
+    found = documents(done)
+    assert (found["ledgers"], found["failed"]) == (3, [])
+    for each, loss in zip((plugged, emptied), found["losses"], strict=True):
+        assert f"ledger {each} does not hold all" in loss
+        assert f"warning: {loss}" in done.stderr
+    assert f"ledger {whole} " not in done.stderr
+    again = CliRunner().invoke(main, ["import", folder, "--new-ids", "map", *words])
+    assert documents(again)["ledgers"] == 3
+
+
 def test_either_a_ledger_or_all_stuck_ones(cluster: Bookies) -> None:
     for words in (("end", "--dry-run"), ("end", 7, "--stuck", "--dry-run"), ("end", "--stuck")):
         assert run(cluster, *words).exit_code == ExitCode.USAGE

@@ -19,6 +19,7 @@ from bkbox.client.log.position import Position
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchEntryError, OperatorError
 from bkbox.wire.metadata.ledger import LedgerState
+from bkbox.wire.metadata.loss import LossRecord, with_loss
 from tests.repair.copies import Cluster, Hands
 from tests.spark.inprocess import Row, follow_here, read_here
 from tests.spark.sparkledgers import in_cluster
@@ -118,6 +119,25 @@ def test_a_stream_says_what_was_truncated_before_it_was_read(cluster: Cluster) -
     assert after
     assert after == [row for row in before if row[0] != first]
     assert follow_here(cluster.uri, end, log=name) == ([], end)
+
+
+def test_losses_on_record_are_told(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a log and of ledgers, by a batch and a stream: also where nothing is left to be read."""
+    name, (first, second) = written(cluster.uri, range(6), range(6, 12))
+
+    async def record(ours: Hands) -> None:
+        found = await ours.store.read_ledger(LedgerId(second))
+        lost = with_loss(found.value, LossRecord(1, -1, unknown_after=-1))
+        await ours.store.write_ledger(replace(lost, last_entry=-1, length=0), found.version)
+
+    in_cluster(cluster.uri, record)
+    for read in (read_here, follow_here):
+        for options in ({"log": name}, {"ledgers": f"{first},{second}"}):
+            caplog.clear()
+            read(cluster.uri, **options)
+            told = [each for each in caplog.messages if "does not hold all" in each]
+            assert told, (read, options)
+            assert all(each.startswith(f"ledger {second} ") for each in told)
 
 
 def test_nothing_is_read_behind_a_ledger_that_is_open(cluster: Cluster) -> None:

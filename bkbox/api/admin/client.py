@@ -1,9 +1,9 @@
 """Blocking client of a running bookie's admin API, for the CLI and scripts.
 
 Every function takes the address of the admin API: the path of its socket (``admin_socket_path``), or a ``Remote``
-(remote.py). It raises BookieNotRunningError if no bookie listens there, BookieUnresponsiveError if one does and does not
-answer, OperatorError if the caller has no permission, AuthenticationError if TLS with it fails, PeerError for a malformed
-response, and the bookie's own error.
+(remote.py). It raises BookieNotRunningError if no bookie listens there, BookieUnresponsiveError if one listens and does
+not answer, OperatorError if the caller has no permission, AuthenticationError if TLS with it fails, PeerError for a
+malformed response, and the bookie's own error.
 """
 
 from __future__ import annotations

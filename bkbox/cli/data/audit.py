@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _TableFolder(click.Path):
-    """A folder of Parquet files: pyarrow takes no name that is not UTF-8."""
+    """A folder of Parquet files, absolute: pyarrow takes no name that is not UTF-8, and ``s3:x`` for a URI."""
 
     def convert(
         self,
@@ -37,7 +37,7 @@ class _TableFolder(click.Path):
             os.fspath(value).encode()
         except UnicodeEncodeError:
             self.fail(f"{quoted(os.fspath(value))} is not UTF-8: name another folder", param, ctx)
-        return super().convert(value, param, ctx)
+        return Path(os.fsdecode(super().convert(value, param, ctx))).absolute()
 
 
 DIRECTORY = _TableFolder(file_okay=False, path_type=Path)

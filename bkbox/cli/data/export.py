@@ -32,6 +32,8 @@ class ExportReport:
     bytes: int
     there_already: int
     failed: list[LedgerFailure]
+    losses: list[str]
+    """Of exported ledgers that were ended with loss accepted, what is not there."""
 
 
 @click.command(no_args_is_help=True)
@@ -71,7 +73,8 @@ def export(
     """Write closed ledgers, with their metadata, to Parquet files, from which `bkbox import` makes them again.
 
     What is in DIR already is left out: the same command, given every night, adds what was closed since. Every digest
-    is checked, and the entries are counted. The files have the passwords of the ledgers in them.
+    is checked, and the entries are counted. Of ledgers that an operator has ended with loss accepted, standard error
+    says what is lost. The files have the passwords of the ledgers in them.
 
     \b
     Example:
@@ -104,7 +107,10 @@ def export(
         sum(each.size for each in good),
         len(there),
         [LedgerFailure(each.ledger_id, each.why) for each in found if each.why],
+        [loss for each in good for loss in each.losses],
     )
+    for loss in done.losses:
+        message(f"warning: {loss}")
     if output != "table":
         print_document(asdict(done), output)
     else:

@@ -19,7 +19,7 @@ import click
 
 from bkbox.base.ids import LedgerId
 from bkbox.base.words import counted
-from bkbox.cli.ledger.format_ledger import loss_warnings, would_create
+from bkbox.cli.ledger.format_ledger import would_create
 from bkbox.cli.lib.entry_input import batches, input_options
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import (
@@ -33,6 +33,7 @@ from bkbox.cli.lib.options import (
 from bkbox.cli.lib.output import Format, message, output_option, print_document, prints
 from bkbox.client import LedgerWriter, connect
 from bkbox.wire.metadata.ledger import DigestType
+from bkbox.wire.metadata.loss import loss_warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def read(
             reader = await client.open_ledger(ledger_id, password=password, recovery=False)
             warnings = loss_warnings(reader.metadata)
             for each in warnings:  # first: a hole may end the read
-                message(each)
+                message(f"warning: {each}")
             async for entry in reader.read(first, last):
                 if output != "table":
                     document = ReadEntry(

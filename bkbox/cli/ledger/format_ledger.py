@@ -85,14 +85,6 @@ def summary(found: LedgerMetadata) -> Summary:
     )
 
 
-def loss_warnings(found: LedgerMetadata) -> list[str]:
-    """Warnings for readers of a ledger: a line for each record of loss."""
-    return [
-        f"warning: ledger {found.ledger_id} does not hold all that was written to it: {record.text}"
-        for record in losses_of(found)
-    ]
-
-
 def print_ledger(found: LedgerMetadata, output: Format) -> None:
     shown = Ledger(
         **asdict(summary(found)),

@@ -20,7 +20,6 @@ from typing import Any
 import click
 
 from bkbox.base.words import counted
-from bkbox.cli.ledger.format_ledger import loss_warnings
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import (
     confirm,
@@ -54,6 +53,7 @@ from bkbox.errors import (
     NoSuchLedgerError,
     NoSuchLogError,
 )
+from bkbox.wire.metadata.loss import loss_warnings
 
 
 @click.group(no_args_is_help=True)
@@ -164,7 +164,7 @@ def read(
             begin = await found.end() if first == "end" else _position(first)
             warnings = await _loss_warnings(client, found)
             for each in warnings:
-                message(each)
+                message(f"warning: {each}")
             await _print(found.tail(begin) if follow else found.read(begin, _position(end)), output)
             return bool(warnings)
 
@@ -178,7 +178,7 @@ async def _loss_warnings(client: Client, log: Log) -> list[str]:
         info = await log.info()
     except LedgerError:  # its end is not known; the reader raises the error when it comes there
         return []
-    found = [f"warning: ledger {each} of log {log.name} was lost" for each in info.lost]
+    found = [f"ledger {each} of log {log.name} was lost" for each in info.lost]
     for ledger in info.ledgers:
         with suppress(NoSuchLedgerError):  # the reader raises it
             found += loss_warnings(await client.metadata(ledger))

@@ -102,6 +102,14 @@ def losses_of(metadata: LedgerMetadata) -> tuple[LossRecord, ...]:
     return tuple(found)
 
 
+def loss_warnings(metadata: LedgerMetadata) -> list[str]:
+    """Warnings for readers of a ledger: a line for each record of loss."""
+    return [
+        f"ledger {metadata.ledger_id} does not hold all that was written to it: {record.text}"
+        for record in losses_of(metadata)
+    ]
+
+
 def with_loss(metadata: LedgerMetadata, record: LossRecord) -> LedgerMetadata:
     """The metadata with one record more."""
     first, *later = map(asdict, (*losses_of(metadata), record))

@@ -1,13 +1,13 @@
-"""Fixtures for all tests. Those that are made once per test process have to be known in one place. So has what is said
-at the beginning of a run: what a process of several prints while a test goes well is not seen.
-"""
+"""Fixtures of all tests, and the line that pytest prints at the beginning of a run."""
 
 from hypothesis import settings
 
+from tests.harness.fixtures import make_bookie
+from tests.harness.mounts import make_mount
 from tests.harness.seeds import seed_of_the_commit
 from tests.harness.zookeeper import zookeeper
 
-__all__ = ["zookeeper"]
+__all__ = ["make_bookie", "make_mount", "zookeeper"]
 
 # How long an example takes says how busy the machine is, and nothing else.
 settings.register_profile("bkbox", deadline=None)

@@ -21,7 +21,7 @@ from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.errors import BkboxError
 from tests.cli.test_command_tree import LEAVES, named
-from tests.fuzztime import fuzz
+from tests.harness.fuzztime import fuzz
 from tests.harness.processes import BookieProcess
 
 ODD = st.one_of(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import tinybookie
+
+from tests.client import tinybookie
 
 
 @pytest.fixture(params=["v2", "v3"])

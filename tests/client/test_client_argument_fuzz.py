@@ -20,14 +20,14 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tinybookie import bookies
 
 import bkbox
 from bkbox.client import Client, ClientOptions, LedgerReader, LedgerWriter, log, sync
 from bkbox.client.log import LeaderElection, Log, LogFile, LogOptions, LogWriter, Position
 from bkbox.client.log.handler import BookKeeperHandler
 from bkbox.errors import BkboxError
-from tests import fuzztime
+from tests.client.tinybookie import bookies
+from tests.harness import fuzztime
 
 HANG_S = 30.0
 """A call that takes longer hangs."""

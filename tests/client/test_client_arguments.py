@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tinybookie import bookies, cluster
 
 import bkbox
 from bkbox.base.ids import EntryId, LedgerId
@@ -31,6 +30,7 @@ from bkbox.errors import (
     SequenceError,
     WrongLoopError,
 )
+from tests.client.tinybookie import bookies, cluster
 
 ANY: Any = None
 """For what type checkers would refuse."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tinybookie import Cluster, cluster
 
 from bkbox.base.ids import BookieId
 from bkbox.client.connection.bookie_health import FAILURES, INTERVAL_S, SLOW_S, BookieHealth
@@ -20,6 +19,7 @@ from bkbox.protocol.events import NoAnswer
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import DigestType, LedgerState
+from tests.client.tinybookie import Cluster, cluster
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

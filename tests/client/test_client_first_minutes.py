@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tinybookie import Cluster, cluster
 
 import bkbox
 from bkbox.base.ids import BookieId
@@ -31,6 +30,7 @@ from bkbox.errors import (
     UnknownEntryError,
 )
 from bkbox.wire.metadata.service_info import rpc_service_info
+from tests.client.tinybookie import Cluster, cluster
 
 
 def go(test: Coroutine[Any, Any, None]) -> None:

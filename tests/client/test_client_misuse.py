@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tinybookie import bookies, cluster
 
 from bkbox import metadata
 from bkbox.base.ids import EntryId
 from bkbox.client import Client, ClientOptions, LedgerWriter, sync
 from bkbox.client.log import Log, LogWriter, Position
 from bkbox.errors import ForkedError, HandleClosedError, WrongLoopError
+from tests.client.tinybookie import bookies, cluster
 
 
 def go(test: Coroutine[Any, Any, None]) -> None:
@@ -225,7 +225,7 @@ def test_what_is_forgotten_is_warned_of(tmp_path: Path) -> None:
     script = f"""
     import asyncio, gc, random, sys
     sys.path[:0] = {sys.path!r}
-    from tinybookie import cluster
+    from tests.client.tinybookie import cluster
     from pathlib import Path
     from bkbox.client import Client, ClientOptions
     from bkbox.client.log import Log

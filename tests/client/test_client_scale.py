@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tinybookie import cluster
+
+from tests.client.tinybookie import cluster
 
 IS_LONG = os.environ.get("TESTS_CLIENT_SCALE") == "1"
 LEDGERS = 10_000 if IS_LONG else 300

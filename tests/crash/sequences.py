@@ -44,7 +44,7 @@ from proof.sim.world.files import FaultTrigger, SimFiles
 from proof.sim.world.index import SimIndex
 from proof.sim.world.loop import Crash, Process, Scheduler
 from tests.storage.bench import IDENTITY, KEY, defer, entry, put
-from tests.storage.test_crash import Model, check_report, packet_of
+from tests.storage.disk.test_crash import Model, check_report, packet_of
 
 _FAILURES_MAX = 50
 """After so many a blow ends with its first one: where every point fails there is no other end."""

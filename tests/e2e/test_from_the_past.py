@@ -7,11 +7,9 @@ import sqlite3
 from pathlib import Path
 
 from tests.e2e.test_damage import ENTRIES, OPEN_LEDGER, fill
-from tests.harness.fixtures import MakeBookie, make_bookie
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import bkbox
 from tests.harness.raw import EIO, EOK, RawClient
-
-__all__ = ["make_bookie"]
 
 
 def test_a_disk_from_the_past_is_refused_and_taken_in_as_a_lost_one(

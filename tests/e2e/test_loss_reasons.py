@@ -6,11 +6,9 @@ from bkbox.storage.files import RealFiles
 from bkbox.storage.log.tail import read_tail
 from tests.e2e.test_damage import ENTRIES, OPEN_LEDGER, fill, flip
 from tests.harness.cluster import pretend_another_boot
-from tests.harness.fixtures import MakeBookie, make_bookie
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.waiting import wait_for
-
-__all__ = ["make_bookie"]
 
 
 def killed_at_rest(bookie: BookieProcess) -> BookieProcess:

@@ -1,5 +1,5 @@
 """``Files`` in memory, for targets that want a whole disk for every input. Nothing is ever lost: what loses is
-tests/faultyfiles.py.
+tests/harness/faultyfiles.py.
 """
 
 from __future__ import annotations

@@ -8,9 +8,7 @@ import pytest
 
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.filesystems import risks
-from tests.harness.mounts import MakeMount, make_mount, run
-
-__all__ = ["make_mount"]
+from tests.harness.mounts import MakeMount, run
 
 JOURNALED = "rw\nbarrier\ncommit=5\ndata=ordered\n"
 WITHOUT = "rw\nbarrier\ncommit=5\n"

@@ -15,7 +15,7 @@ from bkbox.api.admin.socket_path import JOBS_URL, SOCKET_NAME
 from bkbox.errors import BadRequestError, DiskChangeError, JobRefusedError
 from bkbox.jobs.arguments import ARGUMENTS, checked_arguments
 from bkbox.jobs.job import JobKind
-from tests.fuzztime import fuzz
+from tests.harness.fuzztime import fuzz
 from tests.harness.processes import BookieProcess
 from tests.harness.waiting import wait_for
 

@@ -13,13 +13,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from metadata_peer import ledger_of
 
 from bkbox.base.ids import LedgerId
 from bkbox.errors import ConfigError, MetadataError, MetadataUnavailableError
 from bkbox.metadata import connect, create
 from bkbox.metadata.sqlite import database
 from bkbox.metadata.sqlite import store as sqlite
+from tests.metadata.metadata_peer import ledger_of
 
 NOBODY = 65_534
 

@@ -12,7 +12,6 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
-from metadata_peer import peer
 
 from bkbox.base.ids import BookieId
 from bkbox.errors import OperatorError
@@ -22,6 +21,7 @@ from bkbox.metadata.sqlite import database, registration
 from bkbox.metadata.sqlite.registration import LEASE_MS, Row
 from bkbox.metadata.sqlite.store import SqliteStore, create
 from bkbox.wire.metadata.service_info import rpc_service_info
+from tests.metadata.metadata_peer import peer
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)

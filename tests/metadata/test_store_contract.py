@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from metadata_peer import count_of, ledger_of, peer
 
 from bkbox.base.ids import MAX_ID, BookieId, EntryId, LedgerId
 from bkbox.errors import (
@@ -23,6 +22,7 @@ from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerState
 from bkbox.wire.metadata.service_info import HostPort, ServiceInfo, rpc_service_info
+from tests.metadata.metadata_peer import count_of, ledger_of, peer
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)

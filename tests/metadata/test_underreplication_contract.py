@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from metadata_peer import peer
-
 from bkbox.base.ids import LedgerId
 from bkbox.metadata import connect
 from bkbox.metadata.underreplication import Task, UnderReplication
 from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
+from tests.metadata.metadata_peer import peer
 
 LEDGER = LedgerId(10_000)
 

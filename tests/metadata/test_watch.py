@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from metadata_peer import ledger_of, peer
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import HandleClosedError, MetadataError
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.sqlite.watch import Changes, watch
+from tests.metadata.metadata_peer import ledger_of, peer
 
 ONE = LedgerId(1)
 BOOKIE = BookieId("b:1")

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from notation import LEDGER
-
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.errors import BkboxError, MetadataUnavailableError
 from bkbox.protocol import effects as fx
@@ -25,6 +23,7 @@ from bkbox.protocol.writer import LedgerWriter
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from tests.protocol.notation import LEDGER
 
 
 def entry_of(effect: fx.SendAdds, entry: int) -> VerifiedEntry:

@@ -24,13 +24,12 @@ from difflib import ndiff
 from textwrap import dedent
 from typing import Any
 
-from notation import parse_answer, parse_metadata, parse_range, show
-
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import MetadataUnavailableError
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.wire.digest import VerifiedEntry
+from tests.protocol.notation import parse_answer, parse_metadata, parse_range, show
 
 
 class Player:

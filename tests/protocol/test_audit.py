@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
 from bkbox.base.ids import BookieId
 from bkbox.protocol.audit import Answer, Findings, Said, audit, live_copies, settled_fragments
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from tests.protocol.ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
 
 def brute_force(metadata: LedgerMetadata, said: Mapping[BookieId, Said]) -> Findings:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from notation import ledger
 
 from bkbox.base.ids import BookieId
 from bkbox.protocol.boot import (
@@ -18,6 +17,7 @@ from bkbox.protocol.boot import (
     mark_for,
 )
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from tests.protocol.notation import ledger
 
 NOW = "boot-2"
 SYNCED_NOW = RunEvidence(NOW, acked_unsynced=False)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from notation import ledger
-from playbook import Player, play
 
 from bkbox.errors import AddFailedError, HandleClosedError
 from bkbox.protocol.events import Force
 from bkbox.protocol.writer import LedgerWriter
+from tests.protocol.notation import ledger
+from tests.protocol.playbook import Player, play
 
 TWO_ADDED = """
 >> append a

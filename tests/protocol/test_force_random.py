@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from notation import ledger
-
 from bkbox.base.ids import EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.protocol.writer import LedgerWriter
 from bkbox.wire.codes import Code
+from tests.protocol.notation import ledger
 
 SIZES = ((1, 1, 1), (2, 2, 1), (3, 3, 2), (3, 2, 2), (4, 3, 2))
 STEPS = 120

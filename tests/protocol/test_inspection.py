@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from modelcluster import Actor, Cluster, InFlight, ModelBookie
-from notation import LEDGER, ledger
 
 import bkbox.protocol.inspection as module
 from bkbox.base.ids import BookieId, EntryId
@@ -23,6 +21,8 @@ from bkbox.wire.availability import Availability, Group, availability_of
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
+from tests.protocol.modelcluster import Actor, Cluster, InFlight, ModelBookie
+from tests.protocol.notation import LEDGER, ledger
 
 SIZES = (
     (1, 1, 1),

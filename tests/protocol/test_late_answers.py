@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from notation import ledger
-from playbook import Player, play
-from test_recovery_machine import EMPTY, fenced, found
 
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import BugError
@@ -15,6 +12,9 @@ from bkbox.protocol.reader import EntryReader
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.protocol.writer import LedgerWriter
 from bkbox.wire.codes import Code
+from tests.protocol.notation import ledger
+from tests.protocol.playbook import Player, play
+from tests.protocol.test_recovery_machine import EMPTY, fenced, found
 
 NOBODYS = 1 << 30
 """A token that no machine has given out."""

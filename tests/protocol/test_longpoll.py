@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from notation import ledger
-from playbook import play
 
 from bkbox.base.ids import EntryId
 from bkbox.protocol.longpoll import LongPoll
+from tests.protocol.notation import ledger
+from tests.protocol.playbook import play
 
 
 def poll(entry: int = 2, ensemble_size: int = 3, write_quorum: int = 3) -> LongPoll:

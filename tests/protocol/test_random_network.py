@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from modelcluster import Actor, Cluster, InFlight, lost_entries
-from notation import ledger
 
 from bkbox.base.ids import EntryId
 from bkbox.errors import NoSuchEntryError
@@ -27,6 +25,8 @@ from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.protocol.writer import LedgerWriter
 from bkbox.wire.metadata.ledger import LedgerState
 from bkbox.wire.write_set import write_set
+from tests.protocol.modelcluster import Actor, Cluster, InFlight, lost_entries
+from tests.protocol.notation import ledger
 
 SIZES = ((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (3, 3, 3), (3, 2, 2), (4, 3, 2), (4, 2, 1))
 ENTRIES = 4

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from notation import ledger
-from playbook import Player, play
 
 from bkbox.base.ids import EntryId
 from bkbox.protocol.lac import LacReader
 from bkbox.protocol.reader import EntryReader
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from tests.protocol.notation import ledger
+from tests.protocol.playbook import Player, play
 
 
 def reader(entry: int = 1, metadata: LedgerMetadata | None = None) -> EntryReader:

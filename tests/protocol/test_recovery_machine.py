@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from notation import ledger
-from playbook import Player, play
 
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from tests.protocol.notation import ledger
+from tests.protocol.playbook import Player, play
 
 FENCE = """
     >> start

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from notation import ledger
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.repair import (
@@ -20,6 +19,7 @@ from bkbox.protocol.repair import (
     peers,
 )
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
+from tests.protocol.notation import ledger
 
 VECTORS = Path(__file__).parent.parent / "wire" / "vectors" / "metadata.json"
 CASES = json.loads(VECTORS.read_text())["expected_entries"]

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.audit import Answer, Said, audit
@@ -21,6 +20,7 @@ from bkbox.protocol.rereplication import (
     with_replaced,
 )
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from tests.protocol.ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
 E, F = BookieId("e:5"), BookieId("f:6")
 SPARES = [BookieId(f"spare{n}:1") for n in range(4)]

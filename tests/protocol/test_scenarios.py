@@ -1,4 +1,4 @@
-"""The transcripts in tests/scenarios: clients and model bookies, step by step.
+"""The transcripts in tests/protocol/scenarios: clients and model bookies, step by step.
 
 A line with ``>`` is a command, the indented lines below it are what happened. After a change of the
 protocol run ``REWRITE_SCENARIOS=1 pytest tests/protocol/test_scenarios.py`` and read the diff.
@@ -19,13 +19,13 @@ import os
 from pathlib import Path
 
 import pytest
-from modelcluster import Actor, Cluster, lost_entries
-from notation import ledger, show, show_metadata
 
 from bkbox.protocol.effects import Effect
 from bkbox.protocol.events import AddsAnswered, Append, Close, ReadAnswered, describe
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.protocol.writer import LedgerWriter
+from tests.protocol.modelcluster import Actor, Cluster, lost_entries
+from tests.protocol.notation import ledger, show, show_metadata
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 WRITER = "writer"

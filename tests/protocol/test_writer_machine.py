@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from notation import ledger
-from playbook import Player, play
 
 from bkbox.errors import HandleClosedError, LedgerClosedError
 from bkbox.protocol.events import Append
 from bkbox.protocol.writer import LedgerWriter
 from bkbox.wire.metadata.ledger import LedgerState
+from tests.protocol.notation import ledger
+from tests.protocol.playbook import Player, play
 
 
 def writer(ensemble_size: int = 3, write_quorum: int = 3, ack_quorum: int = 2) -> LedgerWriter:

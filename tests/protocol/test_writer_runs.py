@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from notation import ledger, show, show_metadata
-from playbook import play
 
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.protocol.writer import LedgerWriter
 from bkbox.wire.codes import Code
+from tests.protocol.notation import ledger, show, show_metadata
+from tests.protocol.playbook import play
 
 SIZES = ((1, 1, 1), (2, 2, 1), (3, 3, 2), (3, 3, 3), (3, 2, 2), (4, 3, 2), (5, 2, 1))
 STEPS = 60

@@ -19,7 +19,7 @@ from bkbox.supervisor.disks.ledger_migration import Moving
 from tests.bookie.bench import add3, put_into_limbo
 from tests.harness import raw3
 from tests.jobs.works import FreeWork
-from tests.supervisor.twodisks import Side
+from tests.supervisor.disks.twodisks import Side
 
 LEDGERS = range(1, 7)
 

@@ -6,13 +6,13 @@ import asyncio
 import subprocess
 
 import pytest
-from killing import TIMEOUT_S, enough_met, jobs, kill_within, seeds, wait_for_job
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.jobs.job import JobKind
 from tests.harness.cluster import bookies_of
 from tests.harness.processes import BKBOX, bkbox
 from tests.repair.copies import Cluster, hands
+from tests.repair.killing import TIMEOUT_S, enough_met, jobs, kill_within, seeds, wait_for_job
 
 LEDGERS, ENTRIES = 10, 60
 

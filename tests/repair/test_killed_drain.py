@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from killing import TIMEOUT_S, enough_met, eventually, jobs, kill_within, seeds, wait_for_job
 
 from bkbox.jobs.job import JobKind
 from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.waiting import wait_for
-from tests.supervisor.drainload import Load
-from tests.supervisor.test_drain import QUICK, disks
+from tests.repair.killing import (
+    TIMEOUT_S,
+    enough_met,
+    eventually,
+    jobs,
+    kill_within,
+    seeds,
+    wait_for_job,
+)
+from tests.supervisor.disks.drainload import Load
+from tests.supervisor.disks.test_drain import QUICK, disks
 
 LEDGERS = 30
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tests.harness.fixtures import MakeBookie, make_bookie
+from tests.harness.fixtures import MakeBookie
 from tests.harness.waiting import wait_for
 from tests.security.idle import run
-
-__all__ = ["make_bookie"]
 
 CONNECTIONS = 1_500
 

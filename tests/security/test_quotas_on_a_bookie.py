@@ -18,14 +18,12 @@ from bkbox.metadata import connect
 from bkbox.wire.metadata.ledger import Fragment
 from tests.harness import raw, raw3
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
-from tests.harness.fixtures import MakeBookie, make_bookie
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, put_keys
 from tests.harness.raw import EOK, ETOOMANY, RECOVERY, RawClient
 from tests.harness.raw3 import RawClient3
 from tests.harness.waiting import wait_for
-from tests.space.tidying import SETTINGS, Cluster
-
-__all__ = ["make_bookie"]
+from tests.repair.space.tidying import SETTINGS, Cluster
 
 INTERVAL_S = 0.2
 GREEDY, MODEST, NAMELESS = range(1, 11), range(11, 16), range(16, 18)

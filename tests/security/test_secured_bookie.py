@@ -16,12 +16,10 @@ import pytest
 from bkbox.client import connect
 from bkbox.errors import BkboxError, ConfigError
 from bkbox.supervisor import access_policy
-from tests.harness.fixtures import MakeBookie, make_bookie
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.waiting import wait_for
 from tests.security.certificates import Authority, Pair, secret_file
-
-__all__ = ["make_bookie"]
 
 SECRETS = {"bookkeeper": "sesame-opens-bookkeeper", "reader": "sesame-opens-reader"}
 

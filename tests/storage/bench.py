@@ -28,7 +28,7 @@ from bkbox.storage.log.records import (
 )
 from bkbox.storage.log.scan import read_segment
 from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, SegmentName, filler
-from tests.faultyfiles import SECTOR_BYTES, CrashableFiles, CrashableStore
+from tests.harness.faultyfiles import SECTOR_BYTES, CrashableFiles, CrashableStore
 
 IDENTITY = DiskIdentity(UUID(int=0x1234), "bookie:3181", "instance")
 KEY = b"k" * 20

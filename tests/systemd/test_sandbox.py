@@ -11,11 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.harness.fixtures import MakeBookie, make_bookie
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BKBOX, bkbox
 from tests.harness.raw import EOK, RawClient
-
-__all__ = ["make_bookie"]
 
 FORBIDDEN = ("@privileged", "@resources")
 """As the units have it."""

@@ -20,8 +20,8 @@ from bkbox.storage.log.tail import read_tail
 from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.stages import Stages
 from tests.bookie.bench import add3, bookie_of, read3, statuses
-from tests.faultyfiles import Crash
 from tests.harness import raw
+from tests.harness.faultyfiles import Crash
 from tests.harness.raw3 import EFENCED, EOK, FENCE
 from tests.storage.bench import KEY, Host, entry, segment_name
 from tests.storage.conftest import ram_path

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.checks.test_power_cuts import findings
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.host import HostedBookie
-from tests.doctor.test_power_cuts import findings
 from tests.harness.processes import bkbox
 from tests.harness.zookeeper import ZooKeeper
 

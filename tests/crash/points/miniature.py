@@ -50,7 +50,7 @@ from bkbox.worker.stages import Stages
 from tests.bookie.bench import add3, simple3, write_lac3
 from tests.crash.points.promises import Note, payload
 from tests.harness import raw, raw3
-from tests.storage.compacting import compact, sealed
+from tests.storage.maintenance.compacting import compact, sealed
 
 BOOKIE = BookieId("127.0.0.1:3181")
 LEDGERS = range(1, 10)

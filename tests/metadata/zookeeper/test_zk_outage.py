@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-from metadata_peer import ledger_of
-from test_zk_registration import open_store
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
@@ -20,6 +18,8 @@ from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.harness.processes import free_port
 from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import Proxy, ZooKeeper, expire
+from tests.metadata.metadata_peer import ledger_of
+from tests.metadata.zookeeper.test_zk_registration import open_store
 
 ONE = LedgerId(1)
 BOOKIE = BookieId("b:1")

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 from kazoo.client import KazooClient
-from metadata_peer import peer
 
 from bkbox.base.ids import BookieId
 from bkbox.config import metadata_uri
@@ -22,6 +21,7 @@ from bkbox.metadata.zookeeper import ZooKeeperStore
 from bkbox.metadata.zookeeper.registration import PROCESS_PROPERTY, payload, process_of
 from bkbox.wire.metadata.service_info import Endpoint, ServiceInfo, decode, encode, rpc_service_info
 from tests.harness.zookeeper import ZooKeeper, expire
+from tests.metadata.metadata_peer import peer
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)

@@ -8,7 +8,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from metadata_peer import ledger_of
 
 from bkbox.base.ids import MAX_ID, BookieId, LedgerId
 from bkbox.errors import (
@@ -26,6 +25,7 @@ from bkbox.wire.metadata.paths import PathLayout, ledger_path
 from bkbox.wire.metadata.service_info import HostPort, ServiceInfo, rpc_service_info
 from tests.harness.java import java_command
 from tests.harness.zookeeper import Proxy, ZooKeeper
+from tests.metadata.metadata_peer import ledger_of
 
 FACTORY = "2\norg.apache.bookkeeper.meta.{}LedgerManagerFactory:1"
 BOOKIE = BookieId("b:1")

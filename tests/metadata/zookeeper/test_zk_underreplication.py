@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from test_zk_registration import new_store
 
 from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError, MetadataUnavailableError
@@ -17,6 +16,7 @@ from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
 from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 from tests.harness.zookeeper import CREATE, CREATE2, DELETE, Proxy, ZooKeeper, expire
+from tests.metadata.zookeeper.test_zk_registration import new_store
 
 LEDGER = LedgerId(10_000)
 MARK = "/underreplication/ledgers/0000/0000/0000/2710/urL0000010000"

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pytest
-from metadata_peer import ledger_of
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import LedgerExistsError, VersionConflictError
@@ -27,6 +26,7 @@ from bkbox.metadata.zookeeper.nodes import (
 )
 from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.harness.zookeeper import CREATE2, DELETE, MULTI, SET, SYNC, Proxy, ZooKeeper
+from tests.metadata.metadata_peer import ledger_of
 
 T = TypeVar("T")
 BOOKIE = BookieId("b:1")

@@ -1,5 +1,0 @@
-"""Fixtures: real bookies."""
-
-from tests.harness.fixtures import make_bookie
-
-__all__ = ["make_bookie"]

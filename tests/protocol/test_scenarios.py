@@ -27,7 +27,7 @@ from bkbox.protocol.writer import LedgerWriter
 from tests.protocol.modelcluster import Actor, Cluster, lost_entries
 from tests.protocol.notation import ledger, show, show_metadata
 
-SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
+SCENARIOS = sorted(Path(__file__).with_name("scenarios").glob("*.txt"))
 WRITER = "writer"
 
 

@@ -43,7 +43,7 @@ def test_the_commands_that_scripts_rely_on() -> None:
     assert leaves == {
         *("init", "run", "status", "demo"),
         *("cookie show", "cookie verify", "cookie repair"),
-        *("cluster init", "cluster info", "cluster list"),
+        *("cluster init", "cluster info", "cluster list", "cluster status"),
         *("ledger create", "ledger list", "ledger show", "ledger read", "ledger write"),
         *("ledger recover", "ledger delete", "ledger explain", "ledger end"),
         *("index rebuild", "config validate", "config show", "placement explain"),
@@ -118,6 +118,7 @@ NOTHING_TO_TRY = {
         "cookie verify",
         "cluster info",
         "cluster list",
+        "cluster status",
         "config validate",
         "config show",
     ),
@@ -144,7 +145,7 @@ NOTHING_TO_TRY = {
 
 WATCHED = {
     *("status", "disk list", "job list", "gc status", "scrub status", "maintenance status"),
-    *("autorecovery status", "cluster info", "cluster list"),
+    *("autorecovery status", "cluster info", "cluster list", "cluster status"),
 }
 
 

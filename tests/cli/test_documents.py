@@ -46,6 +46,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "disk drain": (("DISK", *CONFIG, "--dry-run"),),
     "cluster info": ((*METADATA, "--count-ledgers"),),
     "cluster list": ((*METADATA, "--all"),),
+    "cluster status": (METADATA,),
     "ledger create": ((*METADATA, "-e", "1", "-w", "1", "-a", "1"),),
     "ledger list": (METADATA, (*METADATA, "--lost")),
     "ledger show": (("LEDGER", *METADATA),),

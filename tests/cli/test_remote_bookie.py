@@ -142,7 +142,7 @@ def test_who_else_is_there(scene: Scene) -> None:
     listed = bkbox("cluster", "list", "--config", str(scene.bookie.config), "-o", "json")
     [member] = json.loads(listed.stdout)
     assert member["version"] == version
-    assert member["admin"] is None, "only this host reaches it"
+    assert member["admin"] == scene.url, "it listens on loopback, and so does its admin API"
 
 
 def test_a_new_token_and_a_new_certificate_need_no_restart(scene: Scene) -> None:

@@ -15,26 +15,33 @@ from bkbox.config import load as configuration
 from bkbox.metadata import connect, init_cluster
 from bkbox.supervisor.service.service_info import service_info_of
 from bkbox.wire.metadata import service_info
-from bkbox.wire.metadata.service_info import HostPort, ServiceInfo, rpc_service_info
+from bkbox.wire.metadata.service_info import (
+    ADMIN_ENDPOINT_ID,
+    HostPort,
+    ServiceInfo,
+    rpc_service_info,
+)
 
 VERSION = f"bkbox {__version__}"
 
 
-def said(folder: Path, http_listen: str = "", *lines: str) -> ServiceInfo:
+def said(
+    folder: Path, http_listen: str = "", *lines: str, listen: str = "10.0.0.5:3181"
+) -> ServiceInfo:
     """By a bookie with this configuration."""
     file = folder / "bookie.toml"
     http = [f'http_listen = "{http_listen}"', 'http_token_file = "t"'] if http_listen else []
     file.write_text(
         "\n".join(
             [
-                'listen = "10.0.0.5:3181"\nmetadata = "sqlite:c.db"\ndisks = ["d"]',
+                f'listen = "{listen}"\nmetadata = "sqlite:c.db"\ndisks = ["d"]',
                 *http,
                 *lines,
                 "",
             ]
         )
     )
-    return service_info_of(configuration.load(file, {}), "10.0.0.5:3181", http_listen)
+    return service_info_of(configuration.load(file, {}), listen, http_listen)
 
 
 TLS = ('http_tls = "required"', 'tls_certificate_file = "c"', 'tls_key_file = "k"')
@@ -70,10 +77,16 @@ def test_what_is_published(
             return await members_of(store, NoTopology())
 
     found = {each.id: each for each in asyncio.run(story())}
-    rack = "/default-rack"
+    rack, socket = "/default-rack", str(tmp_path / "d" / "admin.sock")
     assert found == {
-        me: Member(me, "10.0.0.5:3181", WRITABLE, rack, VERSION, admin),
-        ro: Member(ro, "10.0.0.5:3181", READ_ONLY, rack, VERSION, admin),
+        me: Member(me, "10.0.0.5:3181", WRITABLE, rack, VERSION, admin, socket),
+        ro: Member(ro, "10.0.0.5:3181", READ_ONLY, rack, VERSION, admin, socket),
         java: Member(java, "java:1", WRITABLE, rack, None, None),
         gone: Member(gone, None, DOWN),
     }
+
+
+def test_where_clients_are_on_this_host_too_its_admin_api_is_published(tmp_path: Path) -> None:
+    info = said(tmp_path, "127.0.0.1:8080", listen="127.0.0.1:3181")
+    (admin,) = (each for each in info.endpoints if each.id == ADMIN_ENDPOINT_ID)
+    assert (admin.host, admin.port, admin.protocol) == ("127.0.0.1", 8080, "http")

@@ -143,11 +143,28 @@ def ask(
 ) -> object:
     """The response of a route of the admin API; ``values`` are the request's body. ``timeout``: seconds for each
     step."""
+    answer = ask_text(address, method, url, values, timeout)
+    try:
+        found: object = json.loads(answer)
+    except ValueError as error:
+        raise EncodingError(f"{address} answered something that is not JSON: {error}") from None
+    return found
+
+
+def ask_text(
+    address: Address,
+    method: Literal["GET", "POST"],
+    url: str,
+    values: Mapping[str, Any] | None = None,
+    timeout: float = _TIMEOUT_S,
+) -> bytes:
+    """The same for a response of any kind."""
     headers = {}
     connection: http.client.HTTPConnection
     if isinstance(address, Remote):
         connection = _connection_to(address, timeout)
-        headers["Authorization"] = f"Bearer {address.token}"
+        if address.token:
+            headers["Authorization"] = f"Bearer {address.token}"
     else:
         connection = _UnixConnection(address, timeout)
     body = None
@@ -174,11 +191,7 @@ def ask(
         connection.close()
     if response.status != http.HTTPStatus.OK:
         _raise_what_it_met(address, url, response, answer)
-    try:
-        found: object = json.loads(answer)
-    except ValueError as error:
-        raise EncodingError(f"{address} answered something that is not JSON: {error}") from None
-    return found
+    return answer
 
 
 def _silence(address: Address, connection: http.client.HTTPConnection, timeout: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bkbox.config.values import join_address
 from bkbox.wire.metadata.service_info import (
     ADMIN_ENDPOINT_ID,
+    ADMIN_SOCKET_PROPERTY,
     VERSION_PROPERTY,
     Endpoint,
     ServiceInfo,
@@ -23,8 +24,8 @@ WRITABLE, READ_ONLY, DOWN = "writable", "read-only", "down"
 @dataclass(frozen=True, slots=True)
 class Member:
     """A bookie; ``address`` is None if it is not registered or did not say how it is reached, ``rack`` where nobody was
-    asked for racks. ``version`` and ``admin``, the address of its admin API, are what it says; Apache's bookies say no
-    version.
+    asked for racks. It says itself: ``version``, and ``admin`` and ``socket``, the addresses of its admin API for other
+    hosts and on its own. Apache's bookies have no version and no socket.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Member:
     rack: str | None = None
     version: str | None = None
     admin: str | None = None
+    socket: str | None = None
 
 
 async def members_of(store: MetadataStore, topology: Topology | None = None) -> list[Member]:
@@ -53,14 +55,16 @@ async def members_of(store: MetadataStore, topology: Topology | None = None) -> 
             continue
         there = registered[bookie]
         info = there.service_info
+        properties = dict(info.properties)
         members.append(
             Member(
                 bookie,
                 None if info.rpc is None else join_address(*info.rpc),
                 READ_ONLY if there.read_only else WRITABLE,
                 racks.get(bookie),
-                dict(info.properties).get(VERSION_PROPERTY),
+                properties.get(VERSION_PROPERTY),
                 _admin_address(info),
+                properties.get(ADMIN_SOCKET_PROPERTY),
             )
         )
     return members

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Address and credentials of a bookie. ``token``: the content of its http_token_file or http_read_token_file; left
-    out of the repr. ``tls``: None for plain HTTP."""
+    """Address and credentials of a bookie. ``token``: the content of its http_token_file or http_read_token_file, ""
+    for none; left out of the repr. ``tls``: None for plain HTTP."""
 
     host: str
     port: int
@@ -33,8 +33,9 @@ class Remote:
         return f"{'https' if self.tls else 'http'}://{join_address(self.host, self.port)}"
 
 
-def remote(url: str, token_file: Path, *, plain_text: bool = False) -> Remote:
-    """A Remote from an operator's options; ``plain_text``: permits plain HTTP to other hosts. TLS is configured as for
+def remote(url: str, token_file: Path | None, *, plain_text: bool = False) -> Remote:
+    """A Remote from an operator's options; without ``token_file`` no token is sent, as to Apache's bookies;
+    ``plain_text``: permits plain HTTP with a token to other hosts. TLS is configured as for
     the clients of this process (tls_ca_file and the rest of client/options.py). Raises OperatorError, also for a token
     file that other users can read, and ConfigError."""
     from bkbox.api.admin.access import read_token  # few commands need it
@@ -52,13 +53,15 @@ def remote(url: str, token_file: Path, *, plain_text: bool = False) -> Remote:
         raise problem
     if parts.username or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise problem
-    if parts.scheme == "http" and not plain_text and not is_loopback(parts.hostname):
+    in_the_clear = parts.scheme == "http" and token_file is not None
+    if in_the_clear and not plain_text and not is_loopback(parts.hostname):
         raise OperatorError(
             f"{url} would send the token in the clear over the network: use https://, which needs "
             'http_tls = "required" in that bookie\'s configuration, or say --plain-text'
         )
     tls = _context() if parts.scheme == "https" else None
-    return Remote(parts.hostname, port, read_token(token_file).decode(), tls)
+    token = "" if token_file is None else read_token(token_file).decode()
+    return Remote(parts.hostname, port, token, tls)
 
 
 def _context() -> ssl.SSLContext:

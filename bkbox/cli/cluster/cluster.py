@@ -9,6 +9,7 @@ import click
 
 from bkbox import metadata as stores
 from bkbox.api.admin.cluster_members import DOWN, READ_ONLY, WRITABLE, Member, members_of
+from bkbox.cli.cluster.status import status
 from bkbox.cli.lib.options import dry_run_option, metadata_option
 from bkbox.cli.lib.output import (
     Format,
@@ -30,7 +31,7 @@ WAIT_S = 10.0
 
 @click.group(no_args_is_help=True)
 def cluster() -> None:
-    """Make a cluster, and see who is in it.
+    """Make a cluster, and see its bookies.
 
     \b
     Example:
@@ -210,3 +211,6 @@ def list_bookies(metadata: str, only: str | None, output: Format) -> None:
             ["bookie", "address", "mode", "version", "admin"],
             [(each.id, each.address, each.mode, each.version, each.admin) for each in found],
         )
+
+
+cluster.add_command(status)

@@ -20,7 +20,8 @@ RPC_ENDPOINT_ID = "bookie"
 ADMIN_ENDPOINT_ID = "httpserver"
 """Id of the HTTP server's endpoint, as Java's bookie names it (HttpService.java)."""
 VERSION_PROPERTY = "version"
-"""Property of bkbox's bookies; Java's bookie has none."""
+ADMIN_SOCKET_PROPERTY = "adminSocket"
+"""Properties of bkbox's bookies, Java's have none: its version, the path of its admin API's socket on its own host."""
 
 _ENDPOINT = Message(
     "BookieServiceInfoFormat.Endpoint",

@@ -101,7 +101,7 @@ def test_list(uri: str) -> None:
         [title, b],
         [title, a, b, c],
     ]
-    unknown = dict.fromkeys(("address", "rack", "version", "admin"))
+    unknown = dict.fromkeys(("address", "rack", "version", "admin", "socket"))
     assert json.loads(cluster(uri, "list", "--all", "-o", "json").stdout) == [
         {"id": name, "mode": "down", **unknown} for name in ("a:1", "b:2", "c:3")
     ]

@@ -1,0 +1,1 @@
+"""All bookies of a cluster at once: what each says of itself, polled side by side."""

@@ -1,0 +1,140 @@
+"""Polls the bookies of a cluster side by side: none of them delays another, and one that does not answer stays.
+
+At most one poll of a bookie is in flight, and each ends within TIMEOUT_S. A bookie is silent once its poll has failed
+or has taken longer than SLOW_S. If the list of members cannot be read, the last one stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bkbox.api.admin.cluster_members import DOWN, Member
+from bkbox.api.cluster.rows import BookieRow, Report, row_of
+from bkbox.errors import BkboxError
+
+SLOW_S = 1.5
+TIMEOUT_S = 8.0
+IN_FLIGHT_MAX = 64
+
+ListMembers = Callable[[], Awaitable[Sequence[Member]]]
+Ask = Callable[[Member], Awaitable[Report | None]]
+"""The bookie's report; None if there is no way to ask it. Raises BkboxError."""
+
+
+@dataclass(slots=True)
+class _Poll:
+    """``since_s``: when a bookie answered last, or was first seen; ``asked_s``: when the poll in flight was sent."""
+
+    member: Member
+    since_s: float
+    task: asyncio.Task[None] | None = None
+    asked_s: float = 0.0
+    report: Report | None = None
+    failure: str = ""
+
+
+class ClusterWatch:
+    """``poll`` starts what is due, ``rows`` is what is known at any time. ``clock``: monotonic seconds."""
+
+    def __init__(self, members: ListMembers, ask: Ask, clock: Callable[[], float]) -> None:
+        self._members = members
+        self._ask = ask
+        self._clock = clock
+        self._polls: dict[str, _Poll] = {}
+        self._listing: asyncio.Task[None] | None = None
+        self._listed_s: float | None = None
+        self._started_s = clock()
+        self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._problem = ""
+
+    def poll(self) -> None:
+        """Asks for the members, and each member that is not being asked already."""
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(self._list())
+        for poll in self._polls.values():
+            self._begin(poll)
+
+    async def finish(self) -> None:
+        """Waits until all that was asked has answered, or timed out."""
+        if self._listing is not None:
+            await self._listing
+        await asyncio.gather(*(poll.task for poll in self._polls.values() if poll.task is not None))
+
+    def rows(self) -> list[BookieRow]:
+        """All bookies, by id."""
+        now = self._clock()
+        return [self._row(self._polls[key], now) for key in sorted(self._polls)]
+
+    @property
+    def problem(self) -> str:
+        """Why the list of members may be old, or is missing; "" if it is new."""
+        if not self._problem:
+            return ""
+        since_s = self._started_s if self._listed_s is None else self._listed_s
+        return f"{self._problem}; the last list is {self._clock() - since_s:.0f} s old"
+
+    async def close(self) -> None:
+        tasks = [poll.task for poll in self._polls.values()]
+        begun = [each for each in (self._listing, *tasks) if each is not None and not each.done()]
+        for each in begun:
+            each.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
+
+    # ---- polls ----------------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                found = {each.id: each for each in await self._members()}
+        except BkboxError as error:
+            self._problem = str(error)
+            return
+        except TimeoutError:
+            self._problem = "the metadata store does not answer"
+            return
+        self._problem, self._listed_s = "", self._clock()
+        for bookie in self._polls.keys() - found.keys():
+            task = self._polls.pop(bookie).task
+            if task is not None:
+                task.cancel()
+        for bookie, member in found.items():
+            poll = self._polls.get(bookie)
+            if poll is None:
+                poll = self._polls[bookie] = _Poll(member, self._clock())
+                self._begin(poll)
+            poll.member = _with_last_address(member, poll.member)
+
+    def _begin(self, poll: _Poll) -> None:
+        if poll.task is None or poll.task.done():
+            poll.asked_s = math.inf
+            poll.task = asyncio.create_task(self._poll(poll))
+
+    async def _poll(self, poll: _Poll) -> None:
+        async with self._slots:
+            poll.asked_s = self._clock()
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    report = await self._ask(poll.member)
+            except BkboxError as error:
+                poll.failure = str(error)
+                return
+            except TimeoutError:
+                poll.failure = "it does not answer"
+                return
+        poll.report, poll.failure, poll.since_s = report, "", self._clock()
+
+    def _row(self, poll: _Poll, now: float) -> BookieRow:
+        in_flight = poll.task is not None and not poll.task.done()
+        slow = in_flight and now - poll.asked_s > SLOW_S
+        silent_s = now - poll.since_s if poll.failure or slow else None
+        return row_of(poll.member, poll.report, silent_s, poll.failure)
+
+
+def _with_last_address(member: Member, before: Member) -> Member:
+    """A bookie that has lost its registration may still answer where it answered before."""
+    if member.mode != DOWN:
+        return member
+    return replace(before, mode=DOWN)

@@ -1,0 +1,156 @@
+"""Polls side by side: a bookie that hangs or fails delays no other, and none is dropped. Time is a variable here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bkbox.api.admin.cluster_members import DOWN, WRITABLE, Member
+from bkbox.api.cluster.rows import Report
+from bkbox.api.cluster.watch import IN_FLIGHT_MAX, SLOW_S, ClusterWatch
+from bkbox.errors import BookieNotRunningError, MetadataUnavailableError
+
+
+class Stage:
+    """A cluster of which each bookie answers, fails or hangs as it is told."""
+
+    def __init__(self, *names: str) -> None:
+        self.now = 100.0
+        self.members = [Member(name, name, WRITABLE, admin=f"http://{name}") for name in names]
+        self.fails: set[str] = set()
+        self.hangs: set[str] = set()
+        self.away = False
+        self.asked: list[str] = []
+        self.watch = ClusterWatch(self.list, self.ask, lambda: self.now)
+
+    async def list(self) -> list[Member]:
+        if self.away:
+            raise MetadataUnavailableError("no ZooKeeper")
+        return self.members
+
+    async def ask(self, member: Member) -> Report:
+        self.asked.append(member.id)
+        if member.id in self.hangs:
+            await asyncio.Event().wait()
+        if member.id in self.fails:
+            raise BookieNotRunningError("connection refused")
+        return Report(state="writable", adds=1.0)
+
+    async def look(self) -> dict[str, tuple[str, float | None]]:
+        """Polls, and lets all that can answer do so."""
+        self.watch.poll()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return {row.bookie: (row.state, row.silent_s) for row in self.watch.rows()}
+
+
+def play(stage: Stage, story: Callable[[], Awaitable[None]]) -> None:
+    async def go() -> None:
+        try:
+            await story()
+        finally:
+            await stage.watch.close()
+
+    asyncio.run(go())
+
+
+def test_one_that_fails_is_silent_from_its_last_answer_on_until_it_answers() -> None:
+    stage = Stage("a", "b")
+
+    async def story() -> None:
+        assert await stage.look() == {"a": ("writable", None), "b": ("writable", None)}
+        stage.fails, stage.now = {"b"}, 101.0
+        assert (await stage.look())["b"] == ("no answer", 1.0)
+        stage.now = 109.0
+        assert await stage.look() == {"a": ("writable", None), "b": ("no answer", 9.0)}
+        stage.fails = set()
+        assert (await stage.look())["b"] == ("writable", None)
+
+    play(stage, story)
+
+
+def test_one_that_hangs_is_silent_once_it_is_slow_and_asked_once() -> None:
+    stage = Stage("a", "b")
+    stage.hangs = {"b"}
+
+    async def story() -> None:
+        assert await stage.look() == {"a": ("writable", None), "b": ("being asked", None)}
+        stage.now += SLOW_S + 0.5
+        assert await stage.look() == {"a": ("writable", None), "b": ("no answer", SLOW_S + 0.5)}
+        assert stage.asked.count("b") == 1
+        assert stage.asked.count("a") == 2
+
+    play(stage, story)
+
+
+def test_those_that_wait_for_their_turn_are_not_called_silent() -> None:
+    names = [f"b{number:03}" for number in range(IN_FLIGHT_MAX + 5)]
+    stage = Stage(*names)
+    stage.hangs = set(names)
+
+    async def story() -> None:
+        await stage.look()
+        stage.now += SLOW_S + 1
+        found = await stage.look()
+        assert sum(state == "no answer" for state, _ in found.values()) == IN_FLIGHT_MAX
+        assert sum(state == "being asked" for state, _ in found.values()) == 5
+
+    play(stage, story)
+
+
+def test_members_come_and_go() -> None:
+    stage = Stage("a")
+
+    async def story() -> None:
+        await stage.look()
+        stage.members = [*stage.members, Member("b", "b", WRITABLE)]
+        assert set(await stage.look()) == {"a", "b"}
+        stage.members = stage.members[1:]
+        assert set(await stage.look()) == {"b"}
+
+    play(stage, story)
+
+
+def test_one_that_lost_its_registration_is_asked_where_it_answered_before() -> None:
+    stage = Stage("a")
+
+    async def story() -> None:
+        await stage.look()
+        stage.members = [Member("a", None, DOWN)]
+        await stage.look()
+        (row,) = stage.watch.rows()
+        assert (row.mode, row.state, row.admin) == (DOWN, "writable", "http://a")
+        stage.fails, stage.now = {"a"}, 104.0
+        await stage.look()
+        (row,) = stage.watch.rows()
+        assert (row.state, row.silent_s) == ("down", 4.0)
+
+    play(stage, story)
+
+
+def test_without_the_metadata_store_the_last_list_stands_and_says_its_age() -> None:
+    stage = Stage("a", "b")
+
+    async def story() -> None:
+        await stage.look()
+        assert stage.watch.problem == ""
+        stage.away, stage.now = True, 107.0
+        assert set(await stage.look()) == {"a", "b"}
+        assert stage.watch.problem == "no ZooKeeper; the last list is 7 s old"
+        stage.away = False
+        await stage.look()
+        assert stage.watch.problem == ""
+
+    play(stage, story)
+
+
+def test_finish_waits_for_all_answers() -> None:
+    stage = Stage("a", "b")
+    stage.fails = {"b"}
+
+    async def story() -> None:
+        stage.watch.poll()
+        await stage.watch.finish()
+        assert [row.state for row in stage.watch.rows()] == ["writable", "no answer"]
+
+    play(stage, story)

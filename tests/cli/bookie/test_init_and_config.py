@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.config import load as configuration
+from tests.harness.processes import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +27,11 @@ def bkbox(*words: str, stdin: str = "") -> Result:
     return result
 
 
+LISTEN = f"127.0.0.1:{free_port()}"
+"""Nothing else on the host may listen there: ``config validate`` tries it."""
 INIT = (
     *("init", "--config", "etc/bookie.toml", "--disk", "disk0", "--disk", "disk1"),
-    *("--metadata", "sqlite:cluster.db", "--listen", "127.0.0.1:3181"),
+    *("--metadata", "sqlite:cluster.db", "--listen", LISTEN),
 )
 
 
@@ -40,7 +43,7 @@ def test_init_writes_what_run_reads(tmp_path: Path) -> None:
     config = configuration.load(Path("etc/bookie.toml"), {})
     assert config.disks == (tmp_path / "disk0", tmp_path / "disk1")
     assert config.metadata == f"sqlite:{tmp_path}/cluster.db"
-    assert config.listen == config.bookie_id == "127.0.0.1:3181"
+    assert config.listen == config.bookie_id == LISTEN
     assert (config.ack_after, config.checkpoint_bytes, config.journal) == ("write", 8192, None)
     assert bkbox("cookie", "verify", "--config", "etc/bookie.toml").stdout == "cookies match\n"
 

@@ -107,6 +107,22 @@ def test_a_damaged_index_is_made_anew_by_the_start(make_bookie: MakeBookie, dama
         assert "made anew" not in str(bookie.start().status()["boot"]["reasons"])
 
 
+def test_a_table_of_zeros_is_not_an_index_without_ledgers(make_bookie: MakeBookie) -> None:
+    """No other table has a ledger: LevelDB finds nothing behind the one that cannot be read."""
+    bookie = make_bookie(disks=1).start()
+    fill(bookie)
+    assert bookie.stop() == 0
+    bookie.start()
+    assert bookie.stop() == 0
+    index = bookie.disks[0] / "index"
+    table = max(index.glob("*.ldb"), key=lambda path: path.stat().st_size)
+    table.write_bytes(bytes(table.stat().st_size))
+    bookie.start()
+    wait_for(lambda: "its index is made anew from the entry log" in bookie.stderr, "the line")
+    assert bookie.status()["limbo"]["ledgers"] == 0
+    assert_whole(bookie)
+
+
 def test_a_start_with_neither_an_index_nor_all_of_the_log_denies_nothing(
     make_bookie: MakeBookie,
 ) -> None:

@@ -5,8 +5,10 @@ The index needs exactly this of it:
 - ``write`` is atomic, and survives the process once it has returned. Only the writes before the last ``flush``
   survive the host.
 - LevelDB that found no space takes no write any more, even with space, until it is reopened (``renew``).
-- LevelDB flushes its memory table into a synced table when an empty range is compacted; that call swallows its
-  errors, so an empty synced write follows, which LevelDB refuses after a failure in the background.
+- LevelDB flushes its memory table into a synced table when a range is compacted; that call swallows its errors, so a
+  synced write follows, which LevelDB refuses after a failure in the background.
+- An iteration ends at a key, at least at an end mark: behind a table that cannot be read, where nothing else follows,
+  LevelDB's iterator just ends.
 - After a host crash the write-ahead log of LevelDB may hold some writes without those before them.
   ``discard_unsynced`` removes it: the tables then hold a prefix of all writes, at least up to the last flush. The
   entry log's replay, which starts at that flush, does the rest.
@@ -30,8 +32,8 @@ INDEX_DIR = "index"
 _WRITE_BUFFER_BYTES = 8 << 20
 _CACHE_BYTES = 8 << 20
 _OPEN_FILES = 256
-_FLUSHED = b"!flushed"
-"""Sorts before all keys of the index."""
+_FIRST, _LAST = b"!flushed", b"~flushed"
+"""End marks: they sort before and after all keys of the index."""
 _TABLES = b"leveldb.sstables"
 _TABLE = re.compile(rb"^ (\d+):(\d+)\[", re.MULTILINE)
 """Number and size of a table in LevelDB's list of its tables."""
@@ -128,7 +130,15 @@ class LevelStore:
                 lru_cache_size=_CACHE_BYTES,
                 max_open_files=_OPEN_FILES,
             )
-            self._check_tables()
+            try:
+                self._check_tables()
+                if (
+                    self._db.get(_LAST, verify_checksums=True) is None
+                ):  # new, or of an older version
+                    self._write_marks(sync=False)
+            except plyvel.Error:
+                self._db.close()
+                raise
 
     def _check_tables(self) -> None:
         """Detect tables that were cut short: LevelDB opens a table only when something in it is read.
@@ -139,8 +149,12 @@ class LevelStore:
             table = self._path / f"{int(number):06}.ldb"
             with suppress(FileNotFoundError):
                 if table.stat().st_size != int(size):
-                    self._db.close()
                     raise plyvel.CorruptionError(f"{table.name} is not of {int(size)} bytes")
+
+    def _write_marks(self, *, sync: bool) -> None:
+        with self._opened.write_batch(sync=sync) as batch:
+            batch.put(_FIRST, b"")
+            batch.put(_LAST, b"")
 
     @property
     def _opened(self) -> Any:
@@ -168,26 +182,26 @@ class LevelStore:
     def iterate(
         self, start: bytes, stop: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        # plyvel misses a pair whose key is the lower bound if it is the only one, in reverse
-        low = None if reverse else start
+        low, high = (None, stop) if reverse else (start, None)
         with (
             self._errors(DiskError),
             self._opened.iterator(
-                start=low, stop=stop, reverse=reverse, verify_checksums=True
+                start=low, stop=high, reverse=reverse, verify_checksums=True
             ) as pairs,
         ):
             try:
                 for pair in pairs:
-                    if pair[0] < start:
+                    if not start <= pair[0] < stop:
                         return
                     yield pair
+                raise plyvel.CorruptionError(b"an end mark cannot be read")
             except RuntimeError as error:  # plyvel's error for an iterator whose store was closed
                 raise DiskError(f"{self._path}: it was opened anew meanwhile") from error
 
     def flush(self) -> None:
         with self._errors(DiskFailedError):
-            self._opened.compact_range(start=_FLUSHED, stop=_FLUSHED)
-            self._opened.put(_FLUSHED, b"", sync=True)
+            self._opened.compact_range(start=_FIRST, stop=_FIRST)
+            self._write_marks(sync=True)
 
     def renew(self) -> None:
         self.close()

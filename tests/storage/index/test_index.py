@@ -7,6 +7,7 @@ import random
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -315,6 +316,30 @@ def test_a_flush_outlives_the_write_ahead_log(tmp_path: Path) -> None:
     assert store.get(b"flushed") == b"1"
     assert store.get(b"later") is None
     store.close()
+
+
+def test_an_iteration_never_ends_early_where_a_table_cannot_be_read(tmp_path: Path) -> None:
+    """A bit is wrong in each part of the only table in turn: the whole list, or an error."""
+    path = tmp_path / "index"
+    store = LevelStore(path, create=True)
+    pairs = {b"L%04d" % number: b"%04d" % number * 20 for number in range(200)}
+    store.write(pairs)
+    store.flush()
+    store.close()
+    table = max(path.glob("*.ldb"), key=lambda each: each.stat().st_size)
+    whole = table.read_bytes()
+    errors = 0
+    for at in range(0, len(whole), 211):
+        LevelStore(path).close()  # whole: what was refused is put right
+        table.write_bytes(whole[:at] + bytes((whole[at] ^ 4,)) + whole[at + 1 :])
+        for reverse in (False, True):
+            with suppress(DamagedError), closing(LevelStore(path)) as store:
+                errors += 1
+                found = list(store.iterate(b"L", b"M", reverse=reverse))
+                errors -= 1
+                assert dict(found) == pairs
+        table.write_bytes(whole)
+    assert errors
 
 
 def test_a_missing_or_broken_index_says_how_to_rebuild_it(tmp_path: Path) -> None:

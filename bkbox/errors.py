@@ -1,9 +1,9 @@
-"""The error tree: who is at fault, and what to do about it.
+"""The error tree: which party is at fault, and what to do about it.
 
 Every error of bkbox is one of the seven kinds below; code raises the leaves, callers may catch a kind.
 
 ===================  ==================================================================================
-kind                 who is at fault, and what to do
+kind                 the party at fault, and what to do
 ===================  ==================================================================================
 CallerError          the arguments or the order of calls are wrong; change the call
 PeerError            the other end of a connection broke the protocol; the connection is closed

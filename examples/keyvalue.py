@@ -1,7 +1,7 @@
 """A replicated key-value store over a log.
 
-Every change is a record; the state is what replaying the records gives. The one who serves is elected, opens the log as
-its writer, which ends whoever served before, and replays it: so it knows every change that anyone was told is done.
+Every change is a record; the state is what replaying the records gives. The serving process is elected, opens the log
+as its writer, which fences the process that served before, and replays it: so it has every acknowledged change.
 What protects the state is the log, not the election.
 
     python examples/keyvalue.py --metadata sqlite:cluster.db set colour blue

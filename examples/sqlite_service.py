@@ -59,7 +59,7 @@ class Accounts:
 
 
 async def bring_up_to_date(accounts: Accounts, log: Log) -> int:
-    """How many records took effect."""
+    """The number of records that took effect."""
     count = 0
     async for record in log.read(accounts.next):
         accounts.apply(record.position, record.payload)
@@ -84,7 +84,7 @@ async def main() -> None:
     accounts = Accounts(given["database"])
     async with connect(given["metadata"]) as client:
         log = Log(client, LOG)
-        # Opening the log as its writer ends whoever served before: what is read then is all there is.
+        # Opening the log as its writer fences the process that served before: what is read then is all there is.
         async with await log.open_writer(LogOptions(ensemble_size=given["copies"])) as writer:
             print(f"{await bring_up_to_date(accounts, log)} records were missing in the file")
             if given["command"] == "transfer":

@@ -102,7 +102,7 @@ class PlannedHoldings(EntryInventory):
     async def _planned(
         self, metadata: LedgerMetadata, bookie: BookieId, steps: Sequence[Step]
     ) -> Said:
-        """Everything that the bookie has to hold, except planned entries that are absent or wrong there. Copies given
+        """The entries that the bookie has to hold, except planned ones that are absent or wrong there. Copies given
         to it during this run count as present even if it does not return them."""
         if metadata.digest_type is None or metadata.password is None:
             return Answer.SILENT

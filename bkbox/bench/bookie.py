@@ -59,7 +59,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the bookie's processes used: CPU seconds per million requests while it counted; memory
+    """The resource usage of the bookie's processes: CPU seconds per million requests while it counted; memory
     after that; what they, and the block device, wrote per byte of the entries added, from the first
     add until everything was on the disk."""
 

@@ -19,8 +19,9 @@ SLOW_S = 1.0
 async def store(
     config: Config, wait_s: float, *, running: bool, unusable: Collection[str]
 ) -> tuple[list[Finding], set[str]]:
-    """Whether it answers, knows the bookie, agrees with the disks, and knows of bookies that lose power apart; and the
-    folders that the finding about cookies is about, which have no other cause. Changes nothing.
+    """Checks that the metadata store answers, knows the bookie, agrees with the disks, and knows of bookies that lose
+    power apart. Also returns the folders that the finding about cookies is about, where no finding names another cause.
+    Changes nothing.
 
     ``unusable``: folders of which a finding tells already; where no cookie differs but theirs, nothing is added.
     """
@@ -77,7 +78,7 @@ async def _cookies(
 
 
 async def _power(config: Config, wait_s: float) -> list[Finding]:
-    """Whether one power cut takes all bookies, where entries are acknowledged before they are synced."""
+    """Checks whether one power cut takes all bookies, where entries are acknowledged before they are synced."""
     if config.ack_after != "write":
         return []
     try:

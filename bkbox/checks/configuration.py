@@ -24,13 +24,13 @@ _LOOKED_AT_ELSEWHERE = frozenset({"disks", "journal", "listen", "metadata"})
 
 
 def values(path: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether the file can be loaded."""
+    """Checks that the file can be loaded."""
     for each in configuration.validate(path, environ):
         yield CONFIGURATION.fail(each.text, each.place)
 
 
 def extras(config: Config) -> Iterator[Finding]:
-    """Whether other users can write the file, and the libraries that it needs are installed."""
+    """Checks that no other user can write the file, and that the libraries that it needs are installed."""
     others = other_writers(config, _user_of(config))
     for each in others:
         why, command = each.rsplit(": ", 1)
@@ -54,7 +54,7 @@ def _user_of(config: Config) -> int:
 
 
 def openable(config: Config, *, running: bool) -> Iterator[Finding]:
-    """What else a start opens: certificates, secrets, scripts, the address of the admin API."""
+    """Checks the other files that a start opens: certificates, secrets, scripts, the address of the admin API."""
     found = [
         each
         for each in trial.failures(config, config.values() if running else {})
@@ -67,7 +67,7 @@ def openable(config: Config, *, running: bool) -> Iterator[Finding]:
 
 
 def port(config: Config, listen: str | None, *, running: bool) -> Iterator[Finding]:
-    """Whether clients get through to the port, or, while no bookie runs, whether it is free; and whether the name that
+    """Checks that clients reach the port, or, while no bookie runs, that it is free; and whether the name that
     clients are told can be resolved. ``listen``: the address of a bookie that serves."""
     if not running:
         try:

@@ -64,7 +64,7 @@ def examine(
 
 
 def _is_told(each: Finding, told: list[Finding], folders: Collection[str]) -> bool:
-    """Whether another finding names the cause: the cookies (of ``folders``), the metadata store, or the same words."""
+    """True if another finding names the cause: the cookies (of ``folders``), the metadata store, or the same words."""
     causes = {
         registry.METADATA.id: registry.METADATA_STORE.id,
         registry.COOKIES.id: registry.COOKIES.id,

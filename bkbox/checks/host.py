@@ -25,7 +25,7 @@ _THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
 def kernel(in_use: str) -> Finding:
-    """Whether the inner loops are compiled."""
+    """Checks that the inner loops are compiled."""
     if in_use == "compiled":
         return KERNEL.ok("the inner loops are compiled")
     return KERNEL.warn(
@@ -96,7 +96,7 @@ def _dirty_bytes(host: HostFiles) -> int | None:
 
 
 def clocks(found: Clock | None) -> Finding:
-    """Whether the clock is kept right: leases of maintenance and reported times rely on it; no entry does."""
+    """Checks that the clock is synchronized: leases of maintenance and reported times rely on it; no entry does."""
     if found is None:
         return CLOCK.warn("the kernel does not say whether the clock is kept right", command="")
     if not found.synchronised:
@@ -110,7 +110,7 @@ def clocks(found: Clock | None) -> Finding:
 
 
 def file_system(host: HostFiles, path: Path) -> Iterator[Finding]:
-    """Whether the file system of a folder or file keeps what is synced; nothing where the kernel does not name it."""
+    """Checks that the file system of a folder or file keeps synced data; nothing where the kernel does not name it."""
     mount, where = mount_of(host, path), str(path)
     if mount is None:
         return

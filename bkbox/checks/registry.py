@@ -66,7 +66,7 @@ def filled(findings: Iterable[Finding], config: str, metadata: str) -> list[Find
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
-    """Of all; 'ok' of none."""
+    """The worst of all findings; 'ok' of none."""
     verdicts = {finding.verdict for finding in findings}
     return "fail" if "fail" in verdicts else "warn" if "warn" in verdicts else "ok"
 

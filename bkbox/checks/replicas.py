@@ -15,7 +15,7 @@ from bkbox.metadata.base import MetadataStore
 
 
 def in_cluster(status: Status) -> Iterator[Finding]:
-    """Whether ledgers of the cluster lack replicas, by what the bookie last heard of it."""
+    """Checks that no ledger of the cluster lacks replicas, by the bookie's last report of it."""
     said = status.autorecovery
     if said.under_replicated is None or said.problem:
         why = said.problem or "it has not looked yet"
@@ -28,7 +28,7 @@ def in_cluster(status: Status) -> Iterator[Finding]:
 
 
 async def of_bookie(config: Config, wait_s: float) -> list[Finding]:
-    """Whether a ledger that names this bookie lacks replicas."""
+    """Checks that no ledger that names this bookie lacks replicas."""
     bookie = BookieId(config.bookie_id)
     try:
         async with await connect(config.metadata, wait_s) as opened:

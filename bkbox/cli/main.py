@@ -98,7 +98,7 @@ COMMANDS = {
         "bkbox.cli.check.selftest:selftest",
         "Measure what the disks do, and whether they keep what is synced.",
     ),
-    "debug": ("bkbox.cli.bookie.debug:debug", "Collect what somebody who helps wants to see."),
+    "debug": ("bkbox.cli.bookie.debug:debug", "Collect what is needed to diagnose a problem."),
     "tui": (
         "bkbox.cli.bookie.tui:tui",
         "Look at a bookie on a screen of its own, in the terminal.",
@@ -132,7 +132,7 @@ COMMANDS = {
         "bkbox.cli.bookie.bookie:bookie",
         "Have a bookie take no more entries, or take them again.",
     ),
-    "cluster": ("bkbox.cli.cluster.cluster:cluster", "Make a cluster, and see who is in it."),
+    "cluster": ("bkbox.cli.cluster.cluster:cluster", "Create a cluster, and list its bookies."),
     "ledger": (
         "bkbox.cli.ledger.ledger:ledger",
         "Create, read, write, explain, recover, end, delete ledgers.",

@@ -136,7 +136,7 @@ class _Conversion:
         )
 
     def _promise(self) -> None:
-        """When an entry is acknowledged, and the journal's folder, which that may need."""
+        """The value of ``ack_after``, and the journal's folder if it needs one."""
         journal = (
             "journalDirectories" if "journalDirectories" in self._properties else "journalDirectory"
         )

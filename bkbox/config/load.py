@@ -270,7 +270,7 @@ class _Reader:
         if values.get("http_listen") and values.get("http_token_file", ...) is None:
             self._problem(
                 self.places["http_listen"],
-                "http_listen needs http_token_file: whoever reaches the port could do everything; make one with "
+                "http_listen needs http_token_file: every caller could do everything; make one with "
                 "(umask 077; openssl rand -hex 32 > FILE)",
             )
         for name, text in security.problems(values):
@@ -308,7 +308,7 @@ class _Reader:
 
 
 def _relation(path: Path, other: Path) -> str | None:
-    """How two folders overlap, symbolic links followed; None if they do not."""
+    """A description of how two folders overlap, symbolic links followed; None if they do not."""
     real, real_other = Path(os.path.realpath(path)), Path(os.path.realpath(other))
     if real == real_other:
         return "is named twice" if path == other else "is the same folder as"

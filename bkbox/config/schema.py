@@ -230,7 +230,7 @@ class Config(SecurityKeys):
     gc_remember_s: float = field(
         metadata=_key(
             Number(0.0, 100 * _YEAR_S),
-            "Seconds that it is remembered that a ledger was deleted: who still writes to it is refused.",
+            "Seconds that it is remembered that a ledger was deleted: adds to it are refused.",
             30 * _DAY_S,
         )
     )
@@ -398,7 +398,7 @@ class Config(SecurityKeys):
     http_listen: str = field(
         metadata=_key(
             Text(_listen_problem),
-            "HOST:PORT of the admin API, metrics and health checks over HTTP, for whoever has a token; empty for none. "
+            "HOST:PORT of the admin API, metrics and health checks over HTTP, for callers with a token; empty: none. "
             "Another address than 127.0.0.1 needs http_tls.",
             "",
         )

@@ -157,7 +157,7 @@ class SecurityKeys:
     auth: tuple[str, ...] = field(
         metadata=key(
             Texts(_plugin_problem, f"a list of {', '.join(PLUGINS)}"),
-            "Ways in which clients prove who they are: one is enough, and nothing is done before. Empty: nobody has "
+            "Ways in which clients authenticate: one is enough, and nothing is done before. Empty: no client has "
             "to. sasl is DIGEST-MD5, for clients of Java; it is weak.",
             [],
             live=True,
@@ -176,7 +176,7 @@ class SecurityKeys:
             Texts(_role_problem, "a list of NAME=ROLE,ROLE"),
             "Who may do what: roles are read, write, replication and admin. token/NAME, sasl/NAME or "
             "certificate/NAME; NAME alone is the user of that name in auth_users_file, or, where "
-            "there is none, the certificate; * is everybody else who is known. Empty: whoever is known may do "
+            "there is none, the certificate; * is every other user. Empty: an authenticated client may do "
             "everything.",
             [],
             live=True,
@@ -185,7 +185,7 @@ class SecurityKeys:
     requests_per_second: tuple[str, ...] = field(
         metadata=key(
             Texts(_rate_problem, "a list of NAME=NUMBER"),
-            "How many requests somebody may send, over all connections; more are answered ETOOMANYREQUESTS. Names are "
+            "How many requests a user may send, over all connections; more are answered ETOOMANYREQUESTS. Names are "
             "those of roles.",
             [],
             live=True,
@@ -195,8 +195,8 @@ class SecurityKeys:
         metadata=key(
             Texts(_quota_problem, "a list of OWNER=SIZE"),
             "How many bytes the ledgers of an owner may take on the disks of this bookie, with K, M, G, T or P for "
-            "powers of 1024; * is each other owner. Adds to the ledgers of who has more are answered ETOOMANYREQUESTS. "
-            "Empty: nobody counts.",
+            "powers of 1024; * is each other owner. Adds to the ledgers of an owner that has more are "
+            "answered ETOOMANYREQUESTS. Empty: nothing is counted.",
             [],
             live=True,
         )
@@ -204,7 +204,7 @@ class SecurityKeys:
     quota_interval_s: float = field(
         metadata=key(
             Number(0.1, _DAY_S),
-            "Seconds from one look at who has how much to the next, where there are quotas.",
+            "Seconds from one measurement of the owners' usage to the next, where there are quotas.",
             60.0,
             live=True,
         )
@@ -225,7 +225,7 @@ class SecurityKeys:
     peers_auth: Literal["none", "sasl", "token"] = field(
         metadata=key(
             Choice("none", "sasl", "token"),
-            "How it proves who it is to them, beside its certificate.",
+            "How it authenticates to them, beside its certificate.",
             "none",
         )
     )
@@ -262,7 +262,7 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         address = split_address(values["http_listen"])
         if address is not None and not is_loopback(address[0]):
             text = (
-                f"http_listen {values['http_listen']} is for others than this host, who would send their tokens in the "
+                f"http_listen {values['http_listen']} is for other hosts, too, which would send their tokens in the "
                 'clear: set http_tls = "required", or listen on 127.0.0.1. http_tls = "off" does without'
             )
             found.append(("http_listen", text))
@@ -272,7 +272,7 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         )
     plugins = values.get("auth", ())
     if "sasl" in plugins or "token" in plugins:
-        needs("auth", "auth_users_file", "who there is")
+        needs("auth", "auth_users_file", "the users")
     if "certificate" in plugins:
         if values.get("tls") == "off":
             found.append(("auth", 'auth with "certificate" needs tls: there are none without it'))
@@ -281,7 +281,7 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             found.append(("auth", text))
     for name in ("roles", "requests_per_second"):
         if values.get(name) and "auth" in values and not plugins:
-            found.append((name, f"{name} needs auth: nobody is known without it"))
+            found.append((name, f"{name} needs auth: no client has a name without it"))
     owner = twice(values.get("quotas", ()))
     if owner is not None:
         found.append(("quotas", f"quotas names {quoted(owner)} twice: leave one of them"))

@@ -44,7 +44,7 @@ class Output(ABC):
     """The output of the demo. Texts are plain sentences; subclasses decide how they look."""
 
     shortens: bool
-    """True if long lists are shortened, for a person who watches."""
+    """True if long lists are shortened, for a person at a terminal."""
 
     @abstractmethod
     def heading(self, text: str) -> None:

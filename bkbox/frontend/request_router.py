@@ -62,8 +62,8 @@ class RequestRouter:
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
     def take(self, body: memoryview) -> RoutedRequest | bytes | None:
-        """Where a request goes, or its response where no disk is needed. None: it has to wait, and nothing was done
-        with it.
+        """The disk that a request goes to, or its response where no disk is needed. None: it has to wait, and nothing
+        was done with it.
 
         Raises FrameError: the connection must be closed.
         """

@@ -344,9 +344,7 @@ class Frontend:
             guard = session.guard
             if guard is None:
                 if admittance.plugins:
-                    self._end(
-                        session, TimeoutError("whoever comes has to prove who it is from now on")
-                    )
+                    self._end(session, TimeoutError("clients have to authenticate from now on"))
                 elif not self._still_signed(before):
                     self._end(session, TimeoutError("what signed its certificate counts no more"))
             elif not admittance.still_admits(guard.plugin, guard.name, before):

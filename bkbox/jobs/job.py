@@ -82,7 +82,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class ProgressEstimate:
-    """How much there is to do in all, as far as that is known."""
+    """The amount of work in all, as far as that is known."""
 
     ledgers: int | None = None
     entries: int | None = None
@@ -91,7 +91,7 @@ class ProgressEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What was done per second lately."""
+    """The recent rate, per second."""
 
     ledgers: float = 0.0
     entries: float = 0.0

@@ -76,7 +76,7 @@ class LocalBookie:
 
     @property
     def exit_status(self) -> int | None:
-        """Of the last supervisor; None while it runs, or where none was launched."""
+        """Exit code of the last supervisor; None while it runs, or where none was launched."""
         return None if self._process is None else self._process.poll()
 
     @property
@@ -98,7 +98,7 @@ class LocalBookie:
         return self.log.stat().st_size if self.log.exists() else 0
 
     def log_from(self, position: int) -> str:
-        """What it has logged since ``log_size`` was ``position``."""
+        """The log's text from ``position``, an earlier ``log_size``, on."""
         with self.log.open("rb") as log:
             log.seek(position)
             return log.read().decode(errors="replace").strip()

@@ -37,7 +37,7 @@ class Metric:
 
     @property
     def shown_name(self) -> str:
-        """As it is scraped."""
+        """The name as it is scraped."""
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 

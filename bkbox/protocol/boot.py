@@ -77,7 +77,7 @@ class MarkerEvidence:
 
 @frozen_struct
 class DiskEvidence:
-    """Everything that a verdict rests on. ``marker`` None: there was none, and reading it was no error.
+    """The input of a boot verdict. ``marker`` None: there was none, and reading it was no error.
 
     ``tail_trusted``: the replay vouches that nothing acknowledged is missing or damaged; ``intact``: that nothing
     synced is. ``damaged``: the damage that it found, as text. ``strict``: treat every crash as a host crash.

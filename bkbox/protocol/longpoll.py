@@ -101,6 +101,6 @@ class LongPoll:
             (bookie, self._answers.get(position)) for position, bookie in enumerate(self._ensemble)
         )
         return (
-            f"ledger {self._ledger_id}: nobody can say whether entry {self._entry} is confirmed: "
+            f"ledger {self._ledger_id}: no bookie can say whether entry {self._entry} is confirmed: "
             f"{answers}"
         )

@@ -38,7 +38,7 @@ class _JobControl(NamedTuple):
         return max(self.disk_bytes, self.network_bytes)
 
     def within(self, own: float | None, shared: tuple[float | None, float | None]) -> _JobControl:
-        """As many of the pieces as these rates, in bytes a second, cover in a second, and at least one."""
+        """The number of pieces that these rates, in bytes per second, cover in a second, and at least one."""
         sizes = (self.size, self.disk_bytes, self.network_bytes)
         part = min(
             (

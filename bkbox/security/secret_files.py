@@ -79,7 +79,7 @@ def read_users(path: Path, what: str) -> dict[str, str]:
         users[name] = secret
     if not users:
         raise BootError(
-            f"{what} {path} names nobody: write NAME:SECRET into it, a line for each user"
+            f"{what} {path} names no user: write NAME:SECRET into it, a line for each user"
         )
     return users
 

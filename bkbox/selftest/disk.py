@@ -97,7 +97,7 @@ def findings(folder: Path, flushing: Flushing, kept: Kept) -> Iterator[Finding]:
 
 
 def warnings(host: HostFiles, path: Path) -> tuple[str, ...]:
-    """What speaks against the file system that a folder or a file lies on, each with what to do."""
+    """The problems of the file system under a folder or a file, each with a remedy."""
     found = [each for each in file_system(host, path) if each.verdict != "ok"]
     return tuple(f"{each.why}. What to do: {each.command}" for each in found)
 

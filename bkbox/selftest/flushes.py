@@ -1,4 +1,4 @@
-"""Whether a sync reaches the device as a flush, and how much of the rest can be told.
+"""Checks whether a sync reaches the device as a flush, as far as that can be told.
 
 A device with a volatile cache keeps what was written only after a flush. The kernel counts the flushes that a device
 has completed: as many syncs without as many flushes are a proof that a power cut would lose what was synced. The

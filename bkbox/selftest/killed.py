@@ -1,4 +1,4 @@
-"""Whether what a process has synced is there after it was killed, read from the device and not from memory.
+"""Checks that what a process has synced is there after it was killed, read from the device and not from memory.
 
 A child appends numbered blocks, each with its checksum, syncs, and says on a pipe how many are synced. It is killed
 in the middle of it. Every block that it has named has to be there and whole; behind them there may be some
@@ -49,7 +49,7 @@ def check(folder: Path, seconds: float) -> Kept:
 
 
 def judge(data: bytes, synced: int, *, past_cache: bool) -> Kept:
-    """What of the file of a killed writer is whole."""
+    """The intact part of a killed writer's file."""
     blocks = [data[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES)]
     whole = [_is_whole(number, block) for number, block in enumerate(blocks)]
     return Kept(

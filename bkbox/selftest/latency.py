@@ -1,4 +1,4 @@
-"""How long it takes until a write is synced."""
+"""Measures the time until a write is synced."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Of writes of ``size`` bytes with a sync (fdatasync) after each, in microseconds; the histogram by powers of 2."""
+    """Latencies, in microseconds, of writes of ``size`` bytes, each with an fdatasync; the histogram by powers of 2."""
 
     way: Way
     size: int

@@ -284,7 +284,7 @@ class DiskChanges:
     async def _require_empty(self, disk: Disk) -> None:
         if disk.child is None or not disk.child.running:
             raise DiskChangeError(
-                f"the worker of {disk.path} does not run, so nobody knows what is on it: {disk.trouble}"
+                f"the worker of {disk.path} does not run, so it is not known what is on it: {disk.trouble}"
             )
         left, after, more = 0, -1, True
         while more:

@@ -269,7 +269,7 @@ class DiskMaintenance:
             self._survey = IndexScan(self._store, bad)
         survey = self._survey
         if survey is None:
-            raise BugError("a survey that nobody has begun is not gone on with")
+            raise BugError("a scan that was not begun cannot go on")
         found = survey.step()
         if survey.is_complete:
             self._surveyed, self._survey = survey, None

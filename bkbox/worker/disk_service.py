@@ -1,4 +1,4 @@
-"""What serves one open disk, in a worker process and in the simulator alike."""
+"""The service of one open disk, in a worker process and in the simulator alike."""
 
 from __future__ import annotations
 

@@ -85,11 +85,11 @@ class ResponseSender:
 
     @property
     def has_batches(self) -> bool:
-        """Whether batches came while a slot of answers was waited for: the socket does not show them any more."""
+        """True if batches came during the wait for a response slot: the socket does not show them any more."""
         return self._next is not None
 
     def take(self) -> RequestGroup | None:
-        """Everything that waits, without waiting for more; None where nothing does."""
+        """All batches that have arrived, without waiting for more; None if there are none."""
         self._receive(_DONT_WAIT)
         group = self._next
         self._next = None
@@ -150,7 +150,7 @@ class ResponseSender:
         return self._answers[self._slot]
 
     def _send_open(self, mask: int, flag: bool) -> None:
-        """Send what is being filled, or nothing, with the mask of a group that is done; nobody writes then."""
+        """Send what is being filled, or nothing, with the mask of a group that is done; nothing writes then."""
         if self._kind:
             self._send_slot(self._writer.finish(), mask, flag)
             self._kind = 0

@@ -205,7 +205,7 @@ class Faults:
     # ---- network --------------------------------------------------------------------------------
 
     async def _turn_network(self, state: State, bookie: Bookie, planned: Planned) -> None:
-        """Of two overlapping faults the first that ends opens the network for both."""
+        """The end of the first of two overlapping faults opens the network for both."""
         bookie.proxy.turn(state)
         try:
             await self._for(planned.lasts_s)

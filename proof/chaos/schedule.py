@@ -45,8 +45,8 @@ FAULTS = (
     Fault("few-descriptors", 3, "a front-end can open nothing any more", (0.1, 10.0)),
     Fault("cut-network", 5, "connections to a bookie are reset, new ones too", _PAUSE_S),
     Fault("silent-network", 5, "nothing gets through to a bookie or back", _PAUSE_S),
-    Fault("one-way-network", 4, "a bookie gets requests, nobody its answers", _PAUSE_S),
-    Fault("metadata-locked", 3, "somebody holds the metadata store's write lock", _STORE_S),
+    Fault("one-way-network", 4, "a bookie gets requests, its responses are lost", _PAUSE_S),
+    Fault("metadata-locked", 3, "another process holds the metadata store's write lock", _STORE_S),
     Fault("metadata-away", 2, "the file of the metadata store is not there", _STORE_S),
     Fault("full-disk", 6, "a disk has no room for what it is given", (2.0, 15.0), loses=True),
     Fault(

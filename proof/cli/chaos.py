@@ -174,7 +174,7 @@ def _list_faults(output: Format) -> None:
 
 
 def _faults(names: Iterable[str], objection: str | None) -> tuple[Fault, ...]:
-    """Those that were asked for and can be done here."""
+    """The faults that were asked for and can be injected here."""
     chosen = [BY_NAME[name] for name in dict.fromkeys(names)] or list(FAULTS)
     if objection is not None and BY_NAME["full-disk"] in chosen:
         message(f"full-disk is left out: {objection}")

@@ -1,4 +1,4 @@
-"""What the judge of ``bkbox chaos`` says of a history, as a document and for people."""
+"""The verdict of ``bkbox chaos`` on a history, as a document and as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proof.chaos.history_checker import Verdict, Violation
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTimes:
-    """How long it took until what was hit, or started, was there again, where it ever was: the median and the most."""
+    """The time until the target of a fault, or a started bookie, served again, if it did: median and maximum."""
 
     median_s: float
     max_s: float
@@ -30,7 +30,7 @@ class FaultCount:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a history says in the end. ``complete``: the run came to its end; ``operations``: how often each had which
+    """The summary of a history. ``complete``: the run came to its end; ``operations``: how often each had which
     outcome; ``boots``: how long starts of bookies took."""
 
     seed: int

@@ -1,4 +1,4 @@
-"""What ``bkbox sim`` found, as documents and for people."""
+"""The results of ``bkbox sim``, as documents and as text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What came of the seeds from ``seed`` on. ``broken``: None where all held; ``trace``: of ``seed``, with
+    """The result of the seeds from ``seed`` on. ``broken``: None where all held; ``trace``: of ``seed``, with
     --trace."""
 
     seed: int
@@ -61,7 +61,7 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True)
 class EveryBreak:
-    """Which safety measures are missed when they are switched off, by at most ``seeds`` seeds from ``seed`` on."""
+    """The safety measures, and the first of at most ``seeds`` seeds from ``seed`` on that fails without each."""
 
     seed: int
     seeds: int
@@ -77,7 +77,7 @@ class BreakName:
 
 
 def totals(tally: Tally) -> Totals:
-    """Of the seeds that were run."""
+    """Totals of the seeds that were run."""
     counts = dict(sorted(tally.counts.items()))
     return Totals(tally.seeds, tally.cpu_s, tally.seconds, tally.events, counts)
 

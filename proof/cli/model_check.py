@@ -50,7 +50,7 @@ _CODES: dict[Word, ExitCode] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a search came to. ``broken``: the property that does not hold; ``trace``: the shortest way there, or to a
+    """The result of a search. ``broken``: the property that does not hold; ``trace``: the shortest way there, or to a
     ledger that is closed, state by state."""
 
     answer: Word
@@ -291,7 +291,7 @@ def model_check(
 
 
 def _room(host: HostFiles) -> int | None:
-    """How many states there is memory for; None where the system does not say."""
+    """The number of states that fit into memory; None if the system does not tell."""
     for line in host.lines("/proc/meminfo"):
         name, _, value = line.partition(":")
         if name == "MemAvailable":
@@ -338,7 +338,7 @@ def _rate(statistics: Statistics) -> str:
 
 
 def _nothing(_: Statistics) -> None:
-    """Nobody wants to know."""
+    """Drops the progress report."""
 
 
 class _Progress:

@@ -152,7 +152,7 @@ def _break_all(first: int, seeds: int, jobs: int, output: Format) -> ExitCode:
 
 
 def _for_so_long(minutes: float | None) -> Callable[[int], bool]:
-    """Whether shrinking goes on, by what is left of the minutes and its own bounds."""
+    """True if shrinking goes on, by the minutes that are left and its own bounds."""
     end = None if minutes is None else time.monotonic() + minutes * 60
     began: list[float] = []
 

@@ -71,7 +71,7 @@ class Background(Generic[T]):
             error: BaseException | None = None
             try:
                 await pump()
-            except BaseException as caught:  # noqa: BLE001 handed on to who iterates
+            except BaseException as caught:  # noqa: BLE001 handed on to the iterator's caller
                 error = caught
             await asyncio.to_thread(put, _End(error))
 

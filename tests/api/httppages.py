@@ -27,7 +27,7 @@ Made from the table of routes by `python -m tests.api.httppages`; a test compare
 ## Two ways in
 
 **The unix socket** (`admin.sock` on the first disk, or in `run_dir`) answers root and the user that runs the bookie;
-the kernel says who it is.
+the kernel gives its user id.
 
 ```
 curl --unix-socket /data/a/admin.sock http://localhost/healthz?verbose

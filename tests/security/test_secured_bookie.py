@@ -260,7 +260,7 @@ def _memory(pid: int) -> bytes:
         ({"tls_key_file": "READABLE"}, "others than its owner may read it"),
         ({"tls_key_file": "/nowhere/key"}, "cannot be read"),
         ({"tls_certificate_file": "KEY"}, "cannot be used"),
-        ({"auth_users_file": "EMPTY"}, "names nobody"),
+        ({"auth_users_file": "EMPTY"}, "names no user"),
         ({"auth_users_file": "SHORT"}, "less than 8 characters"),
     ],
     ids=lambda value: str(value)[:40],

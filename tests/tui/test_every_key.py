@@ -165,7 +165,9 @@ async def explains(seen: Seen, key: Key) -> None:
     await seen.press("home", key.key)
     await seen.until(lambda: isinstance(seen.app.screen, Page))
     await seen.says("what to do: bring back 10.0.0.2:3181", "blocked by: entry 6 may have been")
-    await seen.says("nobody has 3", "nobody can tell of 5 to 6", "[+] a:1: 5 entries, the last 4")
+    await seen.says(
+        "no bookie has 3", "no bookie can tell of 5 to 6", "[+] a:1: 5 entries, the last 4"
+    )
     await seen.press("end")
     await seen.says("[?] c:3: does not answer", "entry 6: a:1 does not have it")
     await seen.press("escape")

@@ -39,9 +39,9 @@ def _fragment(each: Mapping[str, Any]) -> list[str]:
             f"{amount(each['below_ack_quorum'])} than the ack quorum"
         )
     if each["on_no_bookie"]:
-        lines.append(f"    [X] nobody has {_ranges(each['on_no_bookie'])}")
+        lines.append(f"    [X] no bookie has {_ranges(each['on_no_bookie'])}")
     if each["not_known_to_be_anywhere"]:
-        lines.append(f"    [?] nobody can tell of {_ranges(each['not_known_to_be_anywhere'])}")
+        lines.append(f"    [?] no bookie can tell of {_ranges(each['not_known_to_be_anywhere'])}")
     return lines
 
 

@@ -79,7 +79,7 @@ KEYS = (
         "enter",
         "explain",
         "Explain",
-        "Who has what of the ledger, and what stands in its way.",
+        "Which bookie has what of the ledger, and what blocks its recovery.",
         "limbo",
         on_live_only=True,
     ),

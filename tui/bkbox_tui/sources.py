@@ -262,7 +262,7 @@ def disk_files(path: Path) -> DiskFiles:
 
 
 def marker_in_words(marker: Marker | None) -> str:
-    """How the next start will treat a dirty marker, as far as it can be told before."""
+    """The next start's treatment of a dirty marker, as far as it can be told before."""
     if marker is None:
         return "stopped cleanly"
     if marker.replaced:

@@ -23,9 +23,9 @@ WRITABLE, READ_ONLY, DOWN = "writable", "read-only", "down"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A bookie; ``address`` is None if it is not registered or did not say how it is reached, ``rack`` where nobody was
-    asked for racks. It says itself: ``version``, and ``admin`` and ``socket``, the addresses of its admin API for other
-    hosts and on its own. Apache's bookies have no version and no socket.
+    """A bookie of the cluster. ``address`` is None if it is not registered or does not report one, ``rack`` if there is
+    no rack map. The bookie itself reports ``version``, and ``admin`` and ``socket``, the addresses of its admin API for
+    other hosts and on its own; Apache's bookies report no version and no socket.
     """
 
     id: str

@@ -48,7 +48,7 @@ class DiskView:
 
 @dataclass(frozen=True, slots=True)
 class DrainPlan:
-    """What a drain comes to: how much there is to move at most, and how much the other disks take. ``refusal``: why it
+    """A drain's plan: how much there is to move at most, and how much the other disks take. ``refusal``: why it
     is not to be."""
 
     disk: str

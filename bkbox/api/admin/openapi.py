@@ -18,7 +18,7 @@ _NUMBERS = frozenset({"id"})
 
 _ALWAYS = {
     401: "No token, or a wrong one (over TCP).",
-    403: "Whoever asks may not do this.",
+    403: "The caller may not do this.",
     409: "It cannot be done as things stand; `detail` says why.",
     429: "Too many requests (over TCP).",
     500: "A defect of bkbox.",
@@ -41,7 +41,7 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 
 _INTRODUCTION = (
     "The admin API of one bookie. Over the unix socket it answers root and the user that runs the bookie; over TCP "
-    "(`http_listen`, with TLS by `http_tls`) whoever sends a token. Requests of web pages are refused. Every error is "
+    "(`http_listen`, with TLS by `http_tls`) callers with a token. Requests of web pages are refused. Every error is "
     "a problem document (RFC 9457) with the name of bkbox's error in `error`."
 )
 

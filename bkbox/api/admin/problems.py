@@ -40,7 +40,7 @@ _STATUSES: dict[type[BkboxError], HTTPStatus] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What an error's answer holds."""
+    """The body of an error response."""
 
     type: str
     title: str

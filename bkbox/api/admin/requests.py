@@ -55,14 +55,14 @@ class ReplaceDisk:
 
 @dataclass(frozen=True, slots=True)
 class ReadOnly:
-    """Whether the bookie is to take no entries."""
+    """A request that makes the bookie read-only, or writable."""
 
     wanted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlyDisk:
-    """Whether a disk, by path or uuid, is to take no entries."""
+    """A request that makes a disk, by path or uuid, read-only, or writable."""
 
     disk: str
     wanted: bool

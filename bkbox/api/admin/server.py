@@ -7,7 +7,7 @@ Rules:
   answers means that another bookie runs here, which is refused.
 - The application is loaded when the first client connects: aiohttp takes longer to import than a
   bookie to start, and as much memory as the supervisor.
-- TCP connections are accepted at a bounded rate, so that strangers who open many take little of the supervisor's time.
+- TCP connections are accepted at a bounded rate, so that clients that open many take little of the supervisor's time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What changed from one status document to the next, in words: the events of the API and of the screen. Pure."""
+"""Changes from one status document to the next, in words: the events of the API and of the screen. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Change:
 
 
 def changes(old: Status | None, new: Status) -> Iterator[Change]:
-    """What is different in ``new``; of a first document, only its warnings."""
+    """The differences in ``new``; of a first document, only its warnings."""
     if old is not None:
         yield from _bookie(old, new)
         yield from _disks(old, new)

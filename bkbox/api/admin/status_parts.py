@@ -41,7 +41,7 @@ class Boot:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What the last start read again from a disk's logs; ``damaged`` counts ranges that could not
+    """Entries that the last start read again from a disk's logs; ``damaged`` counts ranges that could not
     be read.
     """
 
@@ -91,7 +91,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a disk's worker has done since it began. ``bytes``: of records written to the log; ``unknown``: reads
+    """Counters of a disk's worker since it began. ``bytes``: of records written to the log; ``unknown``: reads
     whose answer was 'unknown', as for an entry of a ledger in limbo."""
 
     adds: int = 0
@@ -112,7 +112,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a disk's folder lies on, and what the kernel counts of it since the host began: ``busy_ms``: time with
+    """The device under a disk's folder, and the kernel's counters of it since the host began: ``busy_ms``: time with
     anything under way. ``errors`` of the device (as SCSI counts them) and of the file system (as ext4 does), where
     they can be read.
     """

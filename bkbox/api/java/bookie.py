@@ -39,7 +39,7 @@ class ForceGc:
 
 @dataclass(frozen=True, slots=True)
 class SetReadOnly:
-    """Whether the bookie is to take no entries."""
+    """A request that makes the bookie read-only, or writable."""
 
     readOnly: bool  # noqa: N815
 

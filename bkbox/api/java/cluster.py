@@ -176,7 +176,7 @@ def _of_bookies(api: Api) -> tuple[Route, ...]:
             "GET",
             f"{BOOKIE}/cluster_info",
             cluster,
-            "How many bookies there are, and who the auditor is.",
+            "The number of bookies, and the auditor's id.",
             returns=models.ClusterInfo,
             java=True,
         ),

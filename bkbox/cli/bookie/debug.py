@@ -20,7 +20,7 @@ from bkbox.config.schema import Config
 
 @click.group(no_args_is_help=True)
 def debug() -> None:
-    """Collect what somebody who helps wants to see.
+    """Collect what is needed to diagnose a problem.
 
     \b
     Example:
@@ -30,7 +30,7 @@ def debug() -> None:
 
 @dataclass(frozen=True, slots=True)
 class BundleReport:
-    """Where the bundle is (None: --dry-run), its files with their bytes, and what is missing and why."""
+    """The bundle's path (None: --dry-run), its files with their bytes, and what is missing and why."""
 
     written: str | None
     files: dict[str, int]

@@ -76,7 +76,7 @@ def on(config: Config, seconds: int, dry_run: bool) -> None:
             return await begin(store.rests, bookie, seconds, _now_ms())
 
     rest = asyncio.run(go())
-    message(f"nobody repairs {bookie} until {_moment(rest)}")
+    message(f"{bookie} is not repaired until {_moment(rest)}")
     if rest.delay_s is not None and rest.delay_s != rest.delay_before_s:
         message(
             f"Java's auditors wait {rest.delay_s} s for any lost bookie until then, instead of {rest.delay_before_s} s"

@@ -59,7 +59,7 @@ class FileView:
 
 @dataclass(frozen=True, slots=True)
 class InstallationReport:
-    """What was installed, and the commands that were run for it; with ``dry_run``: would be."""
+    """The files that were installed, and the commands that were run for it; with ``dry_run``: would be."""
 
     files: tuple[FileView, ...]
     commands: tuple[str, ...]

@@ -143,7 +143,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """``recovery_delay_s`` and ``last_full_check_ms``: None where nobody has said, or never."""
+    """``recovery_delay_s`` and ``last_full_check_ms``: None where it is not set, or never."""
 
     enabled: bool
     auditor: str | None
@@ -159,7 +159,7 @@ class State:
 @output_option
 @prints(State)
 def status(metadata: str, output: Format) -> None:
-    """Show whether re-replication is enabled, who the auditor is, and how much is left.
+    """Show whether re-replication is enabled, which bookie is the auditor, and how much is left.
 
     \b
     Example:
@@ -249,7 +249,7 @@ def _switch(metadata: str, *, enabled: bool, dry_run: bool) -> None:
 @dataclass(frozen=True, slots=True)
 class MarkedLedger:
     """A ledger that is marked. ``live_copies``: of the write set that has fewest; None if the ledger was deleted.
-    ``worker``: who holds its lock."""
+    ``worker``: the holder of its lock."""
 
     ledger: int
     missing: list[str]
@@ -266,7 +266,7 @@ class MarkedLedger:
 @output_option
 @prints(list[MarkedLedger])
 def list_marked(metadata: str, missing: str | None, output: Format) -> None:
-    """List the ledgers that lack copies: which bookies they miss, since when, why, and who is at work.
+    """List the ledgers that lack copies: which bookies they miss, since when, why, and which worker holds each.
 
     \b
     Example:

@@ -31,7 +31,7 @@ WAIT_S = 10.0
 
 @click.group(no_args_is_help=True)
 def cluster() -> None:
-    """Make a cluster, and see its bookies.
+    """Create a cluster, and list its bookies.
 
     \b
     Example:
@@ -88,7 +88,7 @@ def _would_make(metadata: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """What is known of re-replication, the work of BookKeeper's auditor and replication workers."""
+    """The state of re-replication, the work of BookKeeper's auditor and replication workers."""
 
     enabled: bool
     auditor: str | None

@@ -57,7 +57,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class DecommissionResult:
-    """What the decommission of a bookie comes to. ``to_be_closed``: ledgers that are open, unless their writers replace
+    """The plan of a bookie's decommission. ``to_be_closed``: ledgers that are open, unless their writers replace
     it; ``problems``: ledgers that cannot do without it.
     """
 

@@ -54,8 +54,8 @@ def _interface(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 def discover(timeout: int, interface: str | None, output: Format) -> None:
     """List the bookies that announce themselves on this network.
 
-    Those are the ones with "announce = true"; whoever is in a cluster is listed by "bkbox cluster
-    list". What is found was said by whoever answered: nothing of it is proven.
+    Those are the ones with "announce = true"; the bookies of a cluster are listed by "bkbox cluster
+    list". Responses are not authenticated: nothing of them is proven.
 
     \b
     Example:

@@ -71,7 +71,7 @@ class Report:
 @output_option
 @prints(Report)
 def top(metadata: str, by: str, number: int, engine: OpenedTarget, output: Format) -> None:
-    """Show the largest and the oldest ledgers, who owns how much, and how unevenly bookies are loaded.
+    """Show the largest and the oldest ledgers, how much each owner has, and how unevenly bookies are loaded.
 
     Reads the metadata of every ledger and nothing else. An owner is the custom metadata 'owner' or 'application' of a
     ledger; sizes are those of closed ledgers.

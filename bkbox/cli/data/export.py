@@ -25,7 +25,7 @@ _LEDGERS_PER_PART = 100
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What came of it."""
+    """The result of an export."""
 
     ledgers: int
     entries: int

@@ -20,7 +20,7 @@ from bkbox.errors import OperatorError
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What came of it. ``ids``: the id that was exported, and the one here."""
+    """The result of an import. ``ids``: the id that was exported, and the one here."""
 
     ledgers: int
     entries: int

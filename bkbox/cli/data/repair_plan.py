@@ -23,7 +23,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What came of it: ledgers that are as planned, copies that were made. ``not_shown``: ledgers whose copies were
+    """The result: ledgers that are as planned, copies that were made. ``not_shown``: ledgers whose copies were
     taken by bookies that do not show them yet; ``left_to_persons``: steps."""
 
     ledgers: int
@@ -91,7 +91,7 @@ def repair(
     The plan is a table (CSV) that can be read and shortened before it is carried out. Copies are made from copies whose
     digest is right; where a bookie is gone its entries go to another, which takes its place in the metadata. What is
     found done needs nothing: a plan may be given again, also after an interruption. Orphans are left to the bookies'
-    garbage collection, and copies that differ with nothing to tell which is right to whoever knows. Exit code
+    garbage collection, and copies that differ with nothing to tell which is right to operators. Exit code
     1: some ledgers are not as planned; 7: some copies were written, and their bookie does not show them yet.
 
     \b

@@ -37,7 +37,7 @@ def index() -> None:
 
 @dataclass(frozen=True, slots=True)
 class RebuildSummary:
-    """What the rebuild of a disk's index has read; ``unreadable``: parts of the log that it could not, in words."""
+    """The result of the rebuild of a disk's index; ``unreadable``: parts of the log that it could not, in words."""
 
     disk: str
     records: int

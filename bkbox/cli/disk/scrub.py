@@ -42,7 +42,7 @@ def scrub() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ScrubPlan:
-    """What a scrub of a disk would read, and where it would go on."""
+    """The bytes that a scrub of a disk would read, and where it would resume."""
 
     disk: str
     segments: int

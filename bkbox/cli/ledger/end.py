@@ -60,7 +60,9 @@ _SHOWN_HOLES = 5
     help="You know that what is not found is lost for good. Needed without --dry-run.",
 )
 @click.option(
-    "--plug", is_flag=True, help="Put no-op entries where nobody has one, and keep what is behind."
+    "--plug",
+    is_flag=True,
+    help="Put no-op entries where no bookie has one, and keep what is behind.",
 )
 @dry_run_option
 @yes_option
@@ -81,8 +83,8 @@ def end(
 ) -> None:
     """End a ledger that recovery cannot close, at the last entry that is found.
 
-    Shows what would be lost and who answered what, and asks for the ledger's id before it changes
-    anything. Recovery is tried once more first. With --plug entry ids that nobody has, which readers
+    Shows what would be lost and what each bookie answered, and asks for the ledger's id before it changes
+    anything. Recovery is tried once more first. With --plug entry ids that no bookie has, which readers
     could never come past, get entries without a payload; this is done in a closed ledger, too. What
     was given up is kept in the ledger's metadata. Bookies then take it out of limbo by themselves.
 
@@ -220,5 +222,5 @@ def _print_ended(plan: Ending, done: Ended, output: Format) -> None:
             number = done.metadata.ledger_id
             message(f"found nowhere: entries {text_of(plan.holes)}; bkbox ledger explain {number}")
     elif done.record is None:
-        message("somebody else has ended it meanwhile")
+        message("another caller has ended it meanwhile")
     print_ledger(done.metadata, output)

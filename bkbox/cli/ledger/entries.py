@@ -38,7 +38,7 @@ from bkbox.wire.metadata.loss import loss_warnings
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """What was written to a new ledger."""
+    """The entries that were written to a new ledger."""
 
     ledger_id: int
     entries: int

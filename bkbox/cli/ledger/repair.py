@@ -60,7 +60,7 @@ def recover(
 
     Changes nothing in a ledger that is closed. Where too many bookies cannot tell, nothing is
     closed, the exit code is 7, and the command may be repeated; with --job a running bookie
-    repeats it. With --dry-run nobody is fenced: entries that the writer still adds can make the
+    repeats it. With --dry-run the writer is not fenced: entries that the writer still adds can make the
     end another one.
 
     \b
@@ -105,7 +105,7 @@ def recover(
 @output_option
 @prints(dict[str, object])
 def explain(ledger_id: LedgerId, metadata: str, password: bytes | None, output: Format) -> None:
-    """Show who has what of a ledger, what keeps it from being recovered, and what to do.
+    """Show which bookie has what of a ledger, what keeps it from being recovered, and what to do.
 
     Asks every bookie that the metadata names and changes nothing. A bookie that does not answer in
     time is unknown, never without the entry. Java's bookies do not say whether the ledger is fenced

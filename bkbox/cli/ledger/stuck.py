@@ -19,7 +19,7 @@ from bkbox.wire.metadata.loss import LossRecord, losses_of, unknown_beyond
 
 @dataclass(frozen=True, slots=True)
 class LedgerLoss:
-    """What one ledger loses or has lost, and why recovery could not end it."""
+    """The entries that one ledger loses or has lost, and why recovery could not end it."""
 
     ledger_id: int
     reason: str

@@ -58,7 +58,7 @@ def prints(*shapes: Any) -> Callable[[F], F]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command that changes something has said, a line each. ``dry_run``: nothing was changed."""
+    """The messages of a command that changes something, a line each. ``dry_run``: nothing was changed."""
 
     messages: tuple[str, ...]
     dry_run: bool

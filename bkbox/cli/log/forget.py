@@ -32,7 +32,8 @@ def forget(name: str, ledger_id: LedgerId, metadata: str, dry_run: bool, yes: bo
     """Take a ledger that was deleted by hand out of a log.
 
     Readers and would-be writers of the log say that the ledger is missing, and go no further. Afterwards they go on
-    with the next ledger; who asks for a position in the lost one is told so. A ledger that is there is never taken out.
+    with the next ledger; a reader that asks for a position in the lost one is told so. A ledger that exists
+    is never taken out.
 
     \b
     Example:
@@ -63,9 +64,7 @@ def forget(name: str, ledger_id: LedgerId, metadata: str, dry_run: bool, yes: bo
 
 def _text(name: str, lost: LostLedger) -> str:
     upto = f"to before {lost.end}" if lost.end is not None else "on, to the end"
-    text = (
-        f"log {name} is without its records from {lost.start} {upto}: nobody can read them any more"
-    )
+    text = f"log {name} is without its records from {lost.start} {upto}: they can no longer be read"
     if lost.ends_writer:
         text += (
             "; its writer, if there is one, has to be stopped first: what it writes to that ledger is "

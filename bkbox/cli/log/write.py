@@ -82,7 +82,7 @@ def write(
 ) -> None:
     """Append standard input, or files, to a log, and make the log if there is none.
 
-    Each line becomes a record, line end included, or each chunk with --chunk. Whoever wrote the log until now can write
+    Each line becomes a record, line end included, or each chunk with --chunk. The previous writer can write
     no more. What was acknowledged stays written if the command is interrupted; with --writer-id it may then be run
     again with the same input, and no record is written twice.
 

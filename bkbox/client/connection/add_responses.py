@@ -203,9 +203,7 @@ def take_v2(
         if slot < 0 or owed is None:
             runs.end()
             entry = memory.i64(data, start + 20)
-            raise FrameError(
-                f"an answer that nobody asked for: add of entry {entry}, ledger {ledger}"
-            )
+            raise FrameError(f"a response without a request: add of entry {entry}, ledger {ledger}")
         runs.add(owed, slot, memory.i32(data, start + 8))
         start += _V2_ANSWER
     runs.end()

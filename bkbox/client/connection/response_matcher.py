@@ -243,7 +243,7 @@ class PendingRequests:
             if self._numbered:
                 self._add_answered(key, reply, connection)
                 return
-            raise FrameError(f"an answer that nobody asked for: {key}")
+            raise FrameError(f"a response without a request: {key}")
         request = queue.popleft()
         if not queue:
             del self._by_key[key]

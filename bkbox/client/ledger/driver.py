@@ -243,7 +243,7 @@ class Driver:
         return ReadAnswered(effect.token, answer)
 
     def _lac_answer(self, effect: SendReadLac, reply: Reply) -> Event:
-        """Everything that its digest covers is true, even beside a code of failure. One invalid part makes the
+        """Fields that its digest covers are valid, even beside a failure code. One invalid part makes the
         response unknown.
         """
         answer = reply.answer

@@ -62,7 +62,7 @@ class BookKeeperHandler(logging.Handler):
         try:
             text = self.format(record).encode(errors="backslashreplace")
             line = (text, arguments.integer("time in ms", int(record.created * 1000)))
-        except Exception:  # noqa: BLE001 - a line that cannot be formatted must not end who logs
+        except Exception:  # noqa: BLE001 - a line that cannot be formatted must not end the program that logs
             self.handleError(record)
             return
         try:

@@ -91,7 +91,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
             await stored.write(present.opened(writer.ledger_id), version)
         except VersionConflictError:
             await discard(client, stored, writer)
-            log.info("log %s: somebody else opens it at the same time", stored.name)
+            log.info("log %s: another writer opens it at the same time", stored.name)
             await asyncio.sleep(backoff.next_s())
             continue
         except asyncio.CancelledError:
@@ -110,7 +110,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
                 if found is not None and found.value.epoch == present.epoch + 1:
                     continue  # no other writer has opened it: the remaining ledgers have the state
             if isinstance(error, (LedgerFencedError, LedgerClosedError, LogTruncatedError)):
-                text = f"somebody else has opened the log {stored.name} as its writer: {error_text(error)}"
+                text = f"another writer has opened the log {stored.name} as its writer: {error_text(error)}"
                 raise NotLeaderError(text) from error
             raise
         return Opened(present.epoch + 1, writer, sequences)
@@ -147,7 +147,7 @@ async def add(stored: StoredList, epoch: int, ledger: LedgerId) -> None:
 
     def change(present: LedgerList) -> LedgerList:
         if present.epoch != epoch or present.deleted:
-            raise NotLeaderError(f"somebody else has opened the log {stored.name} as its writer")
+            raise NotLeaderError(f"another writer has opened the log {stored.name} as its writer")
         if ledger in present.ledgers:
             return present
         return present.rolled(ledger)

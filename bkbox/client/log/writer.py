@@ -105,8 +105,8 @@ class LogWriter(ClosedAtEnd):
 
     @property
     def epoch(self) -> int:
-        """How often the log has been opened: larger than that of every writer before, so it also serves as a fencing
-        token.
+        """The number of times that the log was opened: larger than every earlier writer's, so it also serves as a
+        fencing token.
         """
         return self._epoch
 
@@ -421,7 +421,7 @@ class LogWriter(ClosedAtEnd):
             bug.__cause__ = error
             error = bug
         if isinstance(error, (LedgerFencedError, LedgerClosedError)):
-            text = f"somebody else has opened the log {self._name} as its writer: {error}"
+            text = f"another writer has opened the log {self._name} as its writer: {error}"
             error = NotLeaderError(text)
         self._failure = error
         waiting = list(self._queue)

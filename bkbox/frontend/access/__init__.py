@@ -1,1 +1,1 @@
-"""Which connections are served, and what they may do: handshake, TLS, authentication, authorization."""
+"""Access of connections: handshake, TLS, authentication, authorization."""

@@ -99,7 +99,7 @@ class Handshake:
                 return False
             self._frames += 1
             if self._frames > _FRAMES_MAX:
-                raise FrameError(f"more than {_FRAMES_MAX} frames of somebody unknown")
+                raise FrameError(f"more than {_FRAMES_MAX} frames before authentication")
             self._take(body)
         return True
 
@@ -138,7 +138,7 @@ class Handshake:
             return None
         (size,) = LENGTH.unpack_from(self._data)
         if not 0 < size <= _FRAME_BYTES_MAX:
-            raise FrameError(f"frame of {size} bytes of somebody unknown")
+            raise FrameError(f"frame of {size} bytes before authentication")
         end = PREFIX_BYTES + size
         if len(self._data) < end:
             return None
@@ -182,7 +182,7 @@ class Handshake:
                 if not self.tls.pending:
                     return
                 if len(self._data) > _FRAME_BYTES_MAX:
-                    raise FrameError("too much of somebody unknown")
+                    raise FrameError("too many bytes before authentication")
         except BlockingIOError:
             return
 

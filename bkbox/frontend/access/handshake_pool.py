@@ -98,7 +98,7 @@ class HandshakePool:
         while self._visitors and (oldest := next(iter(self._visitors))).until_s <= now_s:
             self._go_on(oldest)  # its data may have arrived without having been read yet
             if oldest in self._visitors:
-                text = f"it has not proved who it is within {self.timeout_s:g} s"
+                text = f"it has not authenticated within {self.timeout_s:g} s"
                 self._turn_away(oldest, AuthenticationError(text))
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class SqliteLogLists(LogLists):
             row = connection.execute("SELECT version FROM log WHERE name = ?", (name,)).fetchone()
             found = None if row is None else row[0]
             if found != expected_version:
-                raise VersionConflictError(f"the list of log {name} was changed by somebody else")
+                raise VersionConflictError(f"the list of log {name} was changed by another client")
             version = 0 if found is None else found + 1
             connection.execute("INSERT OR REPLACE INTO log VALUES (?, ?, ?)", (name, version, data))
             return version

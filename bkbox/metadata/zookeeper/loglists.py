@@ -45,7 +45,7 @@ class ZooKeeperLogLists(LogLists):
                 return (await writes.set_data(self._zk, path, data, expected_version)).version
             except (NodeExistsError, BadVersionError, NoNodeError) as error:
                 raise VersionConflictError(
-                    f"the list of log {name} was changed by somebody else"
+                    f"the list of log {name} was changed by another client"
                 ) from error
 
     def watch(self, name: str) -> AsyncIterator[Versioned[bytes] | None]:

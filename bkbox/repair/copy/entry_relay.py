@@ -23,7 +23,7 @@ _CRC32C = 4  # bytes of that digest
 def count_right(
     body: bytes, start: int, ledger: int, first: int, count: int, digest_size: int
 ) -> int:
-    """How many of the entries ``first``, ``first`` + 1, …, at most ``count``, come before the first that is not right.
+    """The number of entries ``first``, ``first`` + 1, …, at most ``count``, before the first wrong one.
 
     ``digest_size``: that of a CRC32C, or 0 where entries have none.
     """

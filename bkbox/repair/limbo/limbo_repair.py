@@ -52,7 +52,7 @@ _UNNAMED_ADVICE = (
 )
 _COPY_ADVICE = (
     "bring back a bookie that holds these entries, copying is tried again by itself; "
-    "'bkbox ledger explain {0}' shows who has what; where nobody has them any more, "
+    "'bkbox ledger explain {0}' shows which bookie has what; where no bookie has them any more, "
     "'bkbox ledger end {0} --accept-loss --plug --dry-run' shows what would be lost by giving them up"
 )
 

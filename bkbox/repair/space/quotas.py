@@ -94,7 +94,7 @@ class QuotaWatch:
         except (BkboxError, TimeoutError) as error:
             problem = error_text(error)
             if problem != self._problem:
-                log.warning("who is over quota is as it was: %s", problem)
+                log.warning("which owners are over quota is as it was: %s", problem)
             self._problem = problem
             self._tell(messages.QuotaUse(problem=problem[:1000]))
             return

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 64
 _FIRST_GUESS_BYTES = 4_096
 _UNDECIDED_ADVICE = (
-    "nothing is changed by itself, as nothing proves which copy is right: whoever wrote the ledger has to say; until "
+    "nothing is changed by itself, as nothing proves which copy is right: the ledger's writer has to say; until "
     "then readers get either one"
 )
 _UNWRITTEN_ADVICE = (

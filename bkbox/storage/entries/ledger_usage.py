@@ -54,7 +54,7 @@ class LedgerBytes:
         return self._bytes.get(ledger, 0) + self._latest.get(ledger, 0)
 
     def leave(self, segment: int) -> None:
-        """Everything that counts in a segment was copied out of it. DiskError."""
+        """Records that the live entries of a segment were copied out of it. Raises DiskError."""
         self._left.add(segment)
         if segment in self._counted:
             self._counted.remove(segment)

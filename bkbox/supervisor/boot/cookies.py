@@ -86,7 +86,7 @@ class RepairPlan:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that the judging functions take as input."""
+    """The input of the functions that judge cookies."""
 
     expected: Cookie
     instance_id: str

@@ -51,8 +51,8 @@ def problems(config: Config, running: Mapping[str, object]) -> list[Problem]:
 
 
 def failures(config: Config, running: Mapping[str, object]) -> list[Failed]:
-    """Everything that a start with this configuration would refuse. ``running``: the running configuration by key, if
-    the bookie runs: an address that it has in use is not tried."""
+    """The problems that a start with this configuration would fail for. ``running``: the bookie's running
+    configuration by key, if there is one: an address in use is not tried."""
     values = config.values()
     in_use = {key for key in ("listen", "http_listen") if running.get(key) == values[key]}
     found: list[Failed] = []
@@ -102,7 +102,7 @@ def _require_folder(path: Path) -> None:
 
 async def _listen_for_http(config: Config) -> None:
     def door() -> TcpAccess:
-        raise AssertionError("nobody is let in")
+        raise AssertionError("no connection is accepted")
 
     host, port = address_of(config.http_listen)
     server = await start_tcp(host, port, tuple, door)

@@ -74,7 +74,7 @@ class Disk:
 
     @property
     def is_waiting(self) -> bool:
-        """It is open but not accounted for, because other disks are away."""
+        """True if it is open but not accounted for, because other disks are away."""
         return self.waits and not self.settled and self.child is not None and self.child.running
 
     @property

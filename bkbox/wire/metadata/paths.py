@@ -40,7 +40,7 @@ _SPECIAL = frozenset(
 
 
 class PathLayout(Enum):
-    """How ledger ids become paths; the values are the names used in service URIs."""
+    """The layouts of ledger ids as paths; the values are the names used in service URIs."""
 
     FLAT = "flat"
     LEGACY_HIERARCHICAL = "legacyhierarchical"

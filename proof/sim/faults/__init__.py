@@ -1,1 +1,1 @@
-"""What goes wrong in the simulated cluster, and how it is put right again."""
+"""The faults of the simulated cluster, and their ends."""

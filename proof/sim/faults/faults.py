@@ -85,7 +85,7 @@ class Faults:
         return True
 
     def may_all_lose(self, early: set[str]) -> bool:
-        """Whether all hosts may be lost together; ``early``: bookies that acknowledge before a sync."""
+        """True if all hosts may be lost together; ``early``: bookies that acknowledge before a sync."""
         self._review()
         return len(early | self._suspects.keys()) <= self._plan.lossy
 

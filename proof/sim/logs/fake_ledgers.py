@@ -102,7 +102,7 @@ class SimLists:
         found = world.lists.get(name)
         if not self.fits(found, expected_version):
             await world.way()
-            raise VersionConflictError("somebody else was faster")
+            raise VersionConflictError("another client was faster")
         version = 0 if found is None else found.version + 1
         world.lists[name] = Versioned(data, version)
         for event in world.watchers:
@@ -111,7 +111,7 @@ class SimLists:
             # The response is lost, so the write is repeated unchanged: if it is refused, the stored list decides.
             await asyncio.sleep(world.rng.expovariate(1.0))
             if world.lists[name] != Versioned(data, version):
-                raise VersionConflictError("somebody else was faster")
+                raise VersionConflictError("another client was faster")
         await world.to_store()  # or the caller never learns it
         return version
 
@@ -272,7 +272,7 @@ class SimWriter:
             await world.way()
             if ledger.fenced or ledger.end is not None:
                 kind = LedgerClosedError if ledger.closed else LedgerFencedError
-                self._fail(kind("somebody recovers the ledger"))
+                self._fail(kind("another client recovers the ledger"))
                 break
             count = world.rng.randint(1, len(self._pending))
             first = ledger.acked
@@ -306,7 +306,7 @@ class SimWriter:
         await world.to_store()
         world.ledger(self.ledger_id)
         if ledger.fenced:
-            raise LedgerFencedError("somebody recovers the ledger")
+            raise LedgerFencedError("another client recovers the ledger")
         if not ledger.closed:
             ledger.end = ledger.acked
             ledger.closed = True

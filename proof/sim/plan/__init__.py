@@ -1,1 +1,1 @@
-"""What a seed decides before anything happens."""
+"""The plan that a seed determines before a run begins."""

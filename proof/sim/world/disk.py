@@ -207,7 +207,7 @@ def _changed(
 
 
 class Disk:
-    """Everything below one folder of a host, and its faults. ``files``: by path below it, present and durable state."""
+    """The files below one folder of a host, and its faults. ``files``: by path below it, present and durable state."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""How a simulated bookie is set up, and its configuration."""
+"""A simulated bookie's set-up and configuration."""
 
 from __future__ import annotations
 

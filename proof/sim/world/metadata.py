@@ -253,7 +253,7 @@ class StaleView(MetadataStore):
 
     @property
     def logs(self) -> LogLists:
-        raise BugError("nobody writes a log in a simulated cluster")
+        raise BugError("simulated clusters have no logs")
 
     # ---- cookies --------------------------------------------------------------------------------
 

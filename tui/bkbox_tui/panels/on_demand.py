@@ -96,7 +96,7 @@ class Cluster(Panel):
             try:
                 peers = await self._source.peers()
             except BkboxError as error:
-                summary = f"[?] it is not known who is there: {error}"
+                summary = f"[?] the members are not known: {error}"
             else:
                 modes = [peer.member.mode for peer in peers]
                 summary = ", ".join(f"{modes.count(mode)} {mode}" for mode in _MODES)

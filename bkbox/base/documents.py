@@ -51,6 +51,17 @@ class DocField(NamedTuple):
     default: Callable[[], Any] | None
 
 
+_KINDS: dict[Any, str] = {
+    dict: "an object",
+    list: "a list",
+    tuple: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    types.NoneType: "null",
+}
+
 _PARTS: dict[type[Any], tuple[DocField, ...]] = {}
 
 
@@ -72,7 +83,7 @@ def from_document(
     ``where`` is the name of the whole in such an error.
     """
     if not isinstance(value, Mapping):
-        raise EncodingError(f"{where}: expected an object, found {type(value).__name__}")
+        raise EncodingError(f"{where}: expected an object, found {json_kind(value)}")
     parts = parts_of(cls)
     missing = [part.name for part in parts if part.default is None and part.name not in value]
     if missing:
@@ -138,4 +149,9 @@ def _name(annotation: Any) -> str:
         return "one of " + ", ".join(map(quoted, get_args(annotation)))
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return "one of " + ", ".join(quoted(item.value) for item in annotation)
-    return getattr(annotation, "__name__", str(annotation))
+    return _KINDS[get_origin(annotation) or annotation]
+
+
+def json_kind(value: object) -> str:
+    """What a value of ``json.loads`` is, in the words of JSON."""
+    return _KINDS[type(value)]

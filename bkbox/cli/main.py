@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import sys
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ import click
 
 from bkbox import __version__
 from bkbox.base.host.interpreter import keep_import_path_safe
+from bkbox.base.host.streams import open_closed_streams
 from bkbox.cli.lib.exit_codes import ExitCode, epilog, exit_code, host_error, report
 from bkbox.errors import BkboxError
 
@@ -253,7 +255,12 @@ def _say_wait(text: str) -> None:
 def command() -> None:
     """Run ``bkbox`` as a process of its own."""
     keep_import_path_safe()
-    main()
+    open_closed_streams()
+    try:
+        main()
+    except OSError as error:  # of ``--help``, as into a full disk: no command was invoked yet
+        report(host_error(error))
+        sys.exit(ExitCode.FAILED)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bkbox.base.host.small_files import read_small
 from bkbox.base.ids import BookieId
 from bkbox.base.words import quoted
 from bkbox.config import security
@@ -165,7 +166,8 @@ class _Reader:
 
     def _document(self) -> dict[str, object] | None:
         try:
-            text = self._path.read_bytes().decode() if self._text is None else self._text
+            # With the byte order mark that editors of Windows write.
+            text = read_small(self._path).decode("utf-8-sig") if self._text is None else self._text
             document = tomllib.loads(text)
         except OSError as error:
             self._problem(str(self._path), f"cannot be read: {error.strerror}")

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.words import counted
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
@@ -46,10 +47,10 @@ def departure(
     if copies == 0:
         problem = "it may have the last copy of entries, and no bookie that is there has one"
     elif not all(set(writable) - {bookie, *fragment.ensemble} for fragment in concerned):
-        others = len(set(writable) - {bookie})
+        others = counted(len(set(writable) - {bookie}), "other writable bookie", "are")
+        size = counted(metadata.ensemble_size, "bookie")
         problem = (
-            f"its ensembles have {metadata.ensemble_size} bookies, and of the {others} other writable ones none is "
-            f"free to take the place"
+            f"its ensembles have {size}, and {others} there, none of them free to take the place"
         )
     return Departure(
         metadata.ledger_id,

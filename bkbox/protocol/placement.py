@@ -26,6 +26,7 @@ from statistics import median
 from typing import Protocol
 
 from bkbox.base.ids import BookieId
+from bkbox.base.words import counted
 from bkbox.wire.write_set import write_set
 
 MIN_RACKS_DEFAULT = 2
@@ -101,7 +102,9 @@ class Placement:
             for j in self.judged
             if j.verdict is Verdict.DROPPED
         ]
-        text = f"{needed} bookies are needed, {len(usable)} are available: "
+        are_needed = counted(needed, "bookie", "are")
+        are_available = "1 is" if len(usable) == 1 else f"{len(usable)} are"
+        text = f"{are_needed} needed, {are_available} available: "
         text += ", ".join(usable) or "none"
         return text + (f"; dropped: {', '.join(dropped)}" if dropped else "")
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.base.words import counted
 from bkbox.errors import (
     BkboxError,
     BugError,
@@ -329,7 +330,7 @@ class LedgerRecovery:
                 effects.append(self._pick(adds))
             elif (hopeless := adds.hopeless()) is not None:
                 return self._abort(
-                    f"entry {hopeless} cannot be written back to {self._sizes.ack_quorum} bookies "
+                    f"entry {hopeless} cannot be written back to {counted(self._sizes.ack_quorum, 'bookie')} "
                     f"and no replacement is available: {adds.failures()}"
                 )
         if self._end is None:

@@ -21,7 +21,7 @@ from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId
 from bkbox.base.values import frozen_struct
-from bkbox.errors import BookieNotRunningError, ChaosError, PeerError
+from bkbox.errors import BookieNotRunningError, BookieUnresponsiveError, ChaosError, PeerError
 from bkbox.launcher.bookie import LocalBookie
 from bkbox.launcher.cluster import LocalCluster
 from bkbox.launcher.ports import HOST, free_port
@@ -168,7 +168,7 @@ class Bookie(LocalBookie):
     async def status(self) -> Status | None:
         """The document of ``bkbox status``; None without a response in time."""
         path = self._folder / "run" / "admin.sock"
-        with suppress(BookieNotRunningError, PeerError):
+        with suppress(BookieNotRunningError, BookieUnresponsiveError, PeerError):
             return await asyncio.to_thread(fetch_status, path, _STATUS_S)
         return None
 

@@ -130,17 +130,17 @@ def test_a_document_of_an_older_schema_is_refused_with_the_version_that_wrote_it
 @pytest.mark.parametrize(
     ("document", "says"),
     [
-        ([], "expected an object, found list"),
+        ([], "expected an object, found a list"),
         (change("schema", to=0), "schema 0"),
         (change("schema", to="1"), "schema '1'"),
         (change("schema", to=3) | {"state": "asleep"}, "newer bkbox.*schema 3.*'asleep' is not"),
-        (change("writable", to=1), "status.writable: 1 is not bool"),
-        (change("limbo", "ledgers", to=True), "status.limbo.ledgers: true is not int"),
+        (change("writable", to=1), "status.writable: 1 is not true or false"),
+        (change("limbo", "ledgers", to=True), "status.limbo.ledgers: true is not a whole number"),
         (change("state", to="asleep"), "status.state: 'asleep' is not one of 'starting'"),
-        (change("disks", 0, "path", to=None), r"status.disks\[0\].path: null is not str"),
+        (change("disks", 0, "path", to=None), r"status.disks\[0\].path: null is not text"),
         (change("disks", 0, "replay", to=3), r"status.disks\[0\].replay: expected an object"),
         (change("read_only_reasons", to="x"), "status.read_only_reasons: 'x' is not"),
-        (change("limbo", "eta_s", to="soon"), "status.limbo.eta_s: 'soon' is not float"),
+        (change("limbo", "eta_s", to="soon"), "status.limbo.eta_s: 'soon' is not a number"),
         ({"schema": SCHEMA_VERSION}, "bookie_id.* is missing"),
     ],
 )

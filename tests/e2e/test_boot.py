@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bkbox.api.admin.client import fetch_status
-from bkbox.errors import BookieNotRunningError
+from bkbox.errors import BookieNotRunningError, BookieUnresponsiveError
 from bkbox.storage.disk import dirty_marker
 from bkbox.storage.files import RealFiles
 from bkbox.wire.metadata.ledger import LedgerState
@@ -308,7 +308,7 @@ def test_a_crash_in_the_middle_of_phase_one_begins_it_again(make_bookie: MakeBoo
     def in_phase_one() -> bool:
         try:
             return fetch_status(socket_path, 5.0).boot.phase == "phase one"
-        except BookieNotRunningError:
+        except (BookieNotRunningError, BookieUnresponsiveError):
             return False
 
     for _ in range(3):

@@ -13,7 +13,7 @@ import pytest
 
 from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.status import Status
-from bkbox.errors import BookieNotRunningError
+from bkbox.errors import BookieNotRunningError, BookieUnresponsiveError
 from tests.harness.cluster import (
     NOBODY,
     bookies_of,
@@ -59,7 +59,7 @@ def away(zookeeper: ZooKeeper) -> Iterator[None]:
 def status(bookie: BookieProcess) -> Status | None:
     try:
         return fetch_status(bookie.disks[0] / "admin.sock", 5.0)
-    except BookieNotRunningError:
+    except (BookieNotRunningError, BookieUnresponsiveError):
         return None
 
 

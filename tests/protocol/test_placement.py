@@ -93,6 +93,7 @@ def test_too_few_bookies_are_counted_and_named() -> None:
         "3 bookies are needed, 2 are available: a, c; dropped: b (read-only)"
     )
     assert new([], 1).shortage(4) == "4 bookies are needed, 0 are available: none"
+    assert new([bookie("a")], 1).shortage(1) == "1 bookie is needed, 1 is available: a"
 
 
 def test_a_write_quorum_larger_than_the_seats_is_just_too_few_bookies() -> None:

@@ -136,7 +136,7 @@ def test_too_few_bookies_are_refused(cluster_of_three: Cluster) -> None:
             with pytest.raises(OperatorError) as refusal:
                 await leaving(our, cluster_of_three.bookies[0].bookie_id).run(delete_cookie=False)
             text = str(refusal.value)
-            assert f"ledger {wide}: its ensembles have 3 bookies, and of the 2 other" in text
+            assert f"ledger {wide}: its ensembles have 3 bookies, and 2 other" in text
             assert f"ledger {narrow}:" not in text
             await our.store.under_replication.set_enabled(False)
             await our.store.delete_ledger(wide)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bkbox.base.words import counted
 from bkbox.wire.metadata.loss import LossRecord
 from bkbox_tui.formatting import amount
 
@@ -49,11 +50,7 @@ def _bookie(each: Mapping[str, Any]) -> str:
     name = each["bookie"]
     if not each["alive"]:
         return f"[?] {name}: does not answer ({each['answers']}); what it has is unknown"
-    has = (
-        "what it has is unknown"
-        if each["entries"] is None
-        else f"{amount(each['entries'])} entries"
-    )
+    has = "what it has is unknown" if each["entries"] is None else counted(each["entries"], "entry")
     last = "" if each["last_entry"] is None else f", the last {each['last_entry']}"
     limbo = ", in limbo: what it lacks is unknown" if each["limbo"] else ""
     fenced = {True: ", fenced", False: "", None: ", fenced or not"}[each["fenced"]]

@@ -305,7 +305,9 @@ def _understood(route: Route, request: web.Request, raw: bytes) -> object:
     try:
         found = json.loads(raw) if raw else {}
         _refuse_odd_text(found, "body")
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise BadRequestError("body: nested too deeply") from None
+    except ValueError as error:
         raise BadRequestError(f"body: not JSON: {error}") from None
     try:
         return from_document(route.body, found, "body", ParseMode.STRICT)

@@ -26,7 +26,7 @@ from bkbox.api.admin.socket_path import (
     short_address,
 )
 from bkbox.api.admin.status import Status, from_json
-from bkbox.base.documents import from_document
+from bkbox.base.documents import from_document, json_kind
 from bkbox.base.words import error_text
 from bkbox.errors import (
     AuthenticationError,
@@ -99,9 +99,7 @@ def jobs(address: Address) -> list[Job]:
     """All jobs that the bookie remembers, the oldest first."""
     found = ask(address, "GET", JOBS_URL)
     if not isinstance(found, list):
-        raise EncodingError(
-            f"{address} answered {type(found).__name__} where a list of jobs is due"
-        )
+        raise EncodingError(f"{address} answered {json_kind(found)} where a list of jobs is due")
     return [documents.from_json(item) for item in found]
 
 
@@ -125,7 +123,7 @@ def bookies(address: Address) -> list[Member]:
     """The bookies of the cluster, by id, as the bookie sees them."""
     found = ask(address, "GET", BOOKIES_URL, timeout=_CLUSTER_S)
     if not isinstance(found, list):
-        raise EncodingError(f"{address} answered {type(found).__name__} where bookies are due")
+        raise EncodingError(f"{address} answered {json_kind(found)} where bookies are due")
     return [from_document(Member, each, "bookie") for each in found]
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from bkbox.api.admin.client import Address, ask
 from bkbox.api.admin.socket_path import DISKS_URL, READ_ONLY_URL
-from bkbox.base.documents import from_document
+from bkbox.base.documents import from_document, json_kind
 from bkbox.errors import DiskChangeError, EncodingError
 from bkbox.jobs import job as jobs
 from bkbox.jobs.job import Job
@@ -123,5 +123,5 @@ def _change(address: Address, what: str, values: dict[str, Any]) -> list[str]:
 
 def _listed(found: object) -> list[object]:
     if not isinstance(found, list):
-        raise EncodingError(f"the bookie answered {type(found).__name__} where a list is due")
+        raise EncodingError(f"the bookie answered {json_kind(found)} where a list is due")
     return found

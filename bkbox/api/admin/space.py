@@ -10,7 +10,7 @@ from typing import Any
 
 from bkbox.api.admin.client import Address, ask
 from bkbox.api.admin.socket_path import SPACE_URL
-from bkbox.base.documents import from_document
+from bkbox.base.documents import from_document, json_kind
 from bkbox.errors import EncodingError
 
 NO_SUCH_SEGMENT = "no such segment"
@@ -55,9 +55,7 @@ def space(address: Address) -> list[DiskSpace]:
     """Each disk in service."""
     found = ask(address, "GET", SPACE_URL)
     if not isinstance(found, list):
-        raise EncodingError(
-            f"{address} answered {type(found).__name__} where a list of disks is due"
-        )
+        raise EncodingError(f"{address} answered {json_kind(found)} where a list of disks is due")
     return [from_document(DiskSpace, item, "disk") for item in found]
 
 

@@ -43,7 +43,7 @@ from bkbox.api.admin.status_parts import (
     Stage,
     StatusWarning,
 )
-from bkbox.base.documents import ParseMode, from_document
+from bkbox.base.documents import ParseMode, from_document, json_kind
 from bkbox.base.words import quoted
 from bkbox.errors import EncodingError
 
@@ -129,7 +129,7 @@ def from_json(document: object) -> Status:
     """Read what ``json.loads`` gave. Raises EncodingError naming the place that is wrong, or the older version that
     wrote the document."""
     if not isinstance(document, Mapping):
-        raise EncodingError(f"status: expected an object, found {type(document).__name__}")
+        raise EncodingError(f"status: expected an object, found {json_kind(document)}")
     schema = document.get("schema")
     if type(schema) is not int or schema < 1:
         raise EncodingError(

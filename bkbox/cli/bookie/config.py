@@ -13,6 +13,7 @@ import click
 
 from bkbox.api.admin.client import ask
 from bkbox.api.admin.socket_path import CONFIG_URL, admin_socket_path
+from bkbox.base.host.small_files import read_small
 from bkbox.base.host.writers import create
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import FILE, config_option
@@ -276,7 +277,7 @@ def import_(file: Path, host: str, to: Path | None, output: Format) -> None:
     from bkbox.config.java_properties import parse
 
     try:
-        text = file.read_text()
+        text = read_small(file).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError as error:

@@ -253,7 +253,7 @@ def print_jobs(jobs: Sequence[Job], *, title: str = "") -> None:
                 _rate(each),
                 _time(each.eta_s),
                 each.blocked or None,
-                each.error or each.step,
+                (each.error or each.step).partition("\n")[0],
             )
             for each in jobs
         ],
@@ -308,7 +308,7 @@ def _line(found: Job) -> str:
         _rate(found) or "",
         f"{_time(found.eta_s)} left" if found.eta_s is not None else "",
         f"{found.blocked} blocked" if found.blocked else "",
-        found.error or found.step,
+        (found.error or found.step).partition("\n")[0],
     ]
     return "  ".join(part for part in parts if part)
 

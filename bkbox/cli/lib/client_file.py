@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bkbox.base.host.small_files import read_small
 from bkbox.base.redaction import CLIENT_FILE
 from bkbox.client.options import SECURITY, ClientOptions, be_known_as
 from bkbox.errors import ConfigError
@@ -43,7 +44,7 @@ def take(environ: Mapping[str, str]) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(read_small(path).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError([f"{path} ({VARIABLE}) cannot be read: {error.strerror}"]) from error
     except (ValueError, RecursionError) as error:

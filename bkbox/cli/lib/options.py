@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from bkbox.base.host.small_files import read_small
 from bkbox.base.ids import LedgerId, ledger_id
 from bkbox.base.words import quoted, rate_of
 from bkbox.config import load as configuration
@@ -179,6 +180,6 @@ def _parse_ledger(text: str) -> LedgerId:
 
 def _password(file: Path | None) -> bytes | None:
     if file is not None:
-        return file.read_bytes().removesuffix(b"\n")
+        return read_small(file).removesuffix(b"\n")
     text = os.environ.get(PASSWORD_VARIABLE)
     return None if text is None else text.encode()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.base.words import counted
 from bkbox.client.ledger.driver import LedgerAccess
 from bkbox.errors import NotDurableError
 from bkbox.protocol.events import NoAnswer
@@ -38,7 +39,8 @@ async def must_be_durable(access: LedgerAccess, metadata: LedgerMetadata, end: E
         ]
         raise NotDurableError(
             f"entry {upto + 1} of ledger {metadata.ledger_id} is not known to be on the disks of "
-            f"{metadata.ack_quorum} bookies" + (f": {', '.join(silent)}" if silent else "")
+            f"{counted(metadata.ack_quorum, 'bookie')}"
+            + (f": {', '.join(silent)}" if silent else "")
         )
 
 

@@ -20,7 +20,7 @@ import re
 from itertools import pairwise
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId, bookie_id
-from bkbox.base.words import quoted
+from bkbox.base.words import counted, quoted
 from bkbox.errors import EncodingError, InvalidIdError
 from bkbox.wire import protobuf
 from bkbox.wire.metadata import text_format
@@ -267,7 +267,7 @@ def _checked(metadata: LedgerMetadata) -> LedgerMetadata:
         if len(fragment.ensemble) != metadata.ensemble_size:
             raise EncodingError(
                 f"{where}: the ensemble from entry {fragment.first_entry} on has "
-                f"{len(fragment.ensemble)} bookies, not {metadata.ensemble_size}"
+                f"{counted(len(fragment.ensemble), 'bookie')}, not {metadata.ensemble_size}"
             )
     starts = [fragment.first_entry for fragment in metadata.fragments]
     if starts[0] < 0 or metadata.last_entry < NO_ENTRY or metadata.length < 0:

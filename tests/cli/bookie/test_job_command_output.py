@@ -27,6 +27,7 @@ from bkbox.errors import BadRequestError, JobRefusedError
 from bkbox.jobs.job import Job, JobAction, JobKind
 from bkbox.jobs.registry import Registry
 
+ERROR = "disk d2 is gone\nits ledgers: 1, 2"
 STATUS = Status("0.1.0", "b:1", "i", "b:1", "running", True, "sync", Boot("up"))
 REPORT = {
     "state": "running",
@@ -51,7 +52,7 @@ class Jobs:
         drain = self.registry.add(JobKind.DRAIN, {"disk": "d1"}, 1_700_000_000_000)
         self.registry.report({"id": drain.id, **REPORT}, 1_700_000_001_000)
         failed = self.registry.add(JobKind.SCRUB, {}, 1_700_000_000_000, automatic=True)
-        self.registry.report({"id": failed.id, "state": "failed", "error": "disk d2 is gone"}, 1)
+        self.registry.report({"id": failed.id, "state": "failed", "error": ERROR}, 1)
 
     async def start(self, kind: JobKind, arguments: dict[str, str]) -> Job:
         return self.registry.add(kind, arguments, 5)
@@ -102,6 +103,7 @@ def test_a_list_for_people_and_for_programs(jobs: Jobs, toml: str) -> None:
     for text in ("drain", "disk=d1", "41.7", "5 ledgers", "300.0 KiB/s", "1 h 2 min", "moving"):
         assert text in table
     assert "disk d2 is gone" in table
+    assert "its ledgers" not in table, "a row for each job"
     document = json.loads(job(toml, "list", "-o", "json").stdout)
     assert [each["id"] for each in document] == [1, 2]
 
@@ -116,7 +118,9 @@ def test_one_job_with_what_blocks_it(jobs: Jobs, toml: str) -> None:
         "an operator",
     ):
         assert text in shown
-    assert "the bookie itself" in job(toml, "show", "2").stdout
+    failed = job(toml, "show", "2").stdout
+    assert "the bookie itself" in failed
+    assert ERROR in failed
     missing = job(toml, "show", "77")
     assert (missing.exit_code, "no job 77" in missing.stderr) == (6, True)
 
@@ -128,7 +132,7 @@ def test_watching_a_job_that_has_failed(jobs: Jobs, toml: str) -> None:
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
         done = job(toml, "watch", "2", "-o", output)
         assert done.exit_code == 1
-        assert read(done.stdout)["error"] == "disk d2 is gone"
+        assert read(done.stdout)["error"] == ERROR
         Draft202012Validator(schema_of((Job,), "")).validate(read(done.stdout))
 
 
@@ -152,7 +156,7 @@ def test_what_the_routes_refuse(jobs: Jobs, toml: str) -> None:
     assert start_job(path, JobKind.SCRUB, {"disk": "d1"}).id == 3
     with pytest.raises(JobRefusedError, match="job 3 does already"):
         start_job(path, JobKind.SCRUB, {"disk": "d1"})
-    with pytest.raises(BadRequestError, match=r"body\.arguments\.disk: 1 is not str"):
+    with pytest.raises(BadRequestError, match=r"body\.arguments\.disk: 1 is not text"):
         start_job(path, JobKind.SCRUB, cast(Any, {"disk": 1}))
     with pytest.raises(BadRequestError, match="not a whole number"):
         ask_job(path, cast(Any, "x"))

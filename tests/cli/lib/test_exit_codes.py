@@ -32,6 +32,7 @@ def outcome(error: errors.BkboxError) -> tuple[int, str, str]:
         (errors.ConfigError(["a: 1", "b: 2"]), ExitCode.USAGE),
         (errors.QuorumSizeError("x"), ExitCode.USAGE),
         (errors.BookieNotRunningError("x"), ExitCode.NOT_RUNNING),
+        (errors.BookieUnresponsiveError("x"), ExitCode.TRY_AGAIN),
         (errors.CookieMismatchError("x"), ExitCode.REFUSED),
         (errors.BootError("x"), ExitCode.REFUSED),
         (errors.BookieRunningError("x"), ExitCode.RUNNING),

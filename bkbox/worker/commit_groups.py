@@ -58,6 +58,9 @@ _UNMARK_US = 5_000_000
 _TAIL_US = 1_000_000
 """Interval, in microseconds, at which the tail is marked under load."""
 
+_NOTE_END_US = 10_000
+"""Interval, in microseconds, at which the end of the log is noted, unsynced, under load."""
+
 _SWITCH_S = 0.0005
 """Longest time, in seconds, for which a background thread may hold up the worker while both compute. Python's default
 is ten times that."""
@@ -117,7 +120,9 @@ class CommitGroups:
             _BackgroundTask(),
         )
         self._reading, self._marking = _BackgroundTask(), _BackgroundTask()
-        self._appended_us = self._unmarked_us = self._marked_us = ticks_us()
+        self._appended_us = self._unmarked_us = self._marked_us = self._noted_us = ticks_us()
+        self._noted_at = store.position
+        """End of the log when it was noted last."""
         self._rested_at: Location | None = None
         """End of the log when an idle disk had nothing left to do."""
         self._has_states = False
@@ -248,6 +253,8 @@ class CommitGroups:
             if writeback is not None:
                 self._start(self._writeback, writeback, lambda: None)
         self._rest()
+        if self._ticks_us() - self._noted_us >= _NOTE_END_US:
+            self._note_end()
 
     def go_on(self) -> None:
         """Called after work outside the groups: begin background work that is due and can begin."""
@@ -264,6 +271,8 @@ class CommitGroups:
     def rest_wait_us(self) -> int | None:
         """Microseconds until ``rest`` has something to do if nothing comes; None: for ever."""
         store = self._store
+        if self._must_note_end():
+            return max(0, self._noted_us + _NOTE_END_US - self._ticks_us())
         if (
             self._sync is not None
             or self._waiting
@@ -282,6 +291,24 @@ class CommitGroups:
 
     def _proves_states(self) -> bool:
         return self._has_states and self._store.is_durable and not self._store.is_proven
+
+    def _must_note_end(self) -> bool:
+        store = self._store
+        return (
+            self._noted_at != store.position
+            and self._marking.future is None
+            and not store.is_held
+            and store.failed_reason is None
+        )
+
+    def _note_end(self) -> None:
+        """Note the end of the log, if it has moved."""
+        if self._must_note_end():
+            self._noted_us, self._noted_at = self._ticks_us(), self._store.position
+            try:
+                self._store.note_end()
+            except DiskError as error:
+                log.error("tail mark: %s", error)
 
     def _rest(self) -> None:
         """Take the next step towards a disk that proves itself, if one is due."""
@@ -413,6 +440,8 @@ class CommitGroups:
             UNDER_WAY.set(partial(_connections, [taken.group for taken in covered]))
             log.error("what these connections have sent is not durable: %s", error)
             UNDER_WAY.set(None)
+        if self._has_states:
+            self._note_end()  # before any response: a fence is not to be denied whatever happens to the log
         for taken in covered:
             self._finish(taken, failure)
         if sync is self._unmarks:

@@ -277,6 +277,22 @@ def flip_in_runs(index: Path) -> None:
 # ---- the entry log ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("mode", ["sync", "write"])
+def test_a_log_that_is_gone_after_a_kill_denies_nothing(make_bookie: MakeBookie, mode: str) -> None:
+    """At once, before a tail mark was synced: the one that was written says that there was a log."""
+    bookie = make_bookie(disks=1, ack_after=mode).start()
+    fill(bookie)
+    bookie.kill()
+    for segment in (bookie.disks[0] / "entrylog").iterdir():
+        segment.unlink()
+    bookie.start()
+    assert bookie.status()["disks"][0]["crash_class"] == "host crash"
+    with RawClient(bookie.port) as client:
+        for ledger in (FENCED_LEDGER, OPEN_LEDGER):
+            assert {client.read(ledger, entry).code for entry in range(ENTRIES)} == {EIO}
+        assert client.add(FENCED_LEDGER, ENTRIES, b"late") != EOK
+
+
 def test_a_flipped_bit_is_an_io_error_for_that_entry_only(make_bookie: MakeBookie) -> None:
     bookie = make_bookie(disks=1).start()
     fill(bookie)

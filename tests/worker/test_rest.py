@@ -328,6 +328,20 @@ def test_nothing_is_proved_that_is_not_durable(make: Make) -> None:
     assert worker.store.is_proven
 
 
+@pytest.mark.parametrize("mode", [AckAfter.SYNC, AckAfter.WRITE])
+def test_the_end_of_the_log_is_noted_within_ten_milliseconds(make: Make, mode: AckAfter) -> None:
+    worker = make(mode)
+    for number in range(3):
+        assert worker.add(1, number) == [EOK]
+        assert worker.groups.rest_wait_us in range(10_001)
+        worker.now_us += worker.groups.rest_wait_us or 0
+        worker.groups.rest()
+        worker.finish()
+        mark = read_tail(RealFiles(), worker.host.disk.path, written=True)
+        assert mark is not None
+        assert mark.offset == worker.store.position.offset
+
+
 def test_while_a_sync_is_under_way_nothing_is_appended(tmp_path: Path) -> None:
     now = [0]
     bench = Bench(tmp_path, ticks=lambda: now[0])
@@ -339,8 +353,8 @@ def test_while_a_sync_is_under_way_nothing_is_appended(tmp_path: Path) -> None:
         appends = bench.files.appends
         for _ in range(10):
             now[0] += SECOND_US
-            assert bench.groups.rest_wait_us is None
             bench.groups.rest()
+            assert bench.groups.rest_wait_us is None
         assert bench.files.appends == appends
         bench.files.gate.set()
         bench.until(lambda: bench.codes() == [raw.EOK])

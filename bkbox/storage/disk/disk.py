@@ -84,6 +84,9 @@ HELD = "what an earlier start found missing has not been dealt with"
 """In ReplayReport.damaged while an untrusted replay waits for its ``checkpoint``."""
 
 
+_NO_MARK = TailMark(0, 0, 0, 0, 0, 0)
+
+
 @frozen_struct
 class ReplayReport:
     """The result of a replay.
@@ -216,7 +219,7 @@ class DiskStore:
             )
         if checkpoint is None:
             checkpoints.count_from(max(stamp.number, seen[0]))
-        tail = read_tail(self._files, self._disk)
+        tail = read_tail(self._files, self._disk, written=not host_crash)
         with self._failing:
             # Records that the index names and the log has lost are in the journal, if there is one to replay.
             journaled = not is_clean and journal_first is not None
@@ -251,6 +254,9 @@ class DiskStore:
             if not intact:
                 checkpoints.note_held(checkpoint, journal_first)
             trusted = intact and not (host_crash and self.ack_after is AckAfter.WRITE)
+            if host_crash:
+                with suppress(DiskFullError):  # which only makes a later start suspicious
+                    self._tail.replace(tail)  # without what was only written
             self._begin(journal_first, tail, trusted=trusted)
         return ReplayReport(
             found.records,
@@ -652,6 +658,17 @@ class DiskStore:
         """The number of the last checkpoint; segment and offset up to which the log's last sync made it durable."""
         segment, offset, _ms = self.log.durable_end
         return self._checkpoints.last.number, segment, offset
+
+    def note_end(self) -> None:
+        """Write, unsynced, a tail mark of where the log ends; no ``write_tail`` may be in flight. DiskFailedError."""
+        if self._checkpoints.held or self._failed is not None:
+            return
+        mark = self._mark_here()
+        if mark is None or not self.is_durable:
+            segment, offset, _ = self.log.position
+            mark = replaced(mark or _NO_MARK, segment=segment, offset=offset, durable=False)
+        with self._failing, suppress(DiskFullError):  # one mark less
+            self._tail.write_unsynced(mark)
 
     def write_tail(self, mark: TailMark) -> DiskError | None:
         """Write a tail mark; on any thread, one call at a time. The error is returned, for ``end_tail``."""

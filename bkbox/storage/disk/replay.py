@@ -224,7 +224,7 @@ class LogReplayer:
                 self._is_cut_short = True
                 self._found.lost.append(
                     f"the entry log ends at {end[1]} of segment {end[0]}; {witness} has seen {offset} of segment "
-                    f"{segment} durable"
+                    f"{segment}"
                 )
         for one in self._read:
             self._found.synced_ms = max(self._found.synced_ms, one.findings.synced_ms)

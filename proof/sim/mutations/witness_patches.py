@@ -67,7 +67,7 @@ def no_generations() -> tuple[Change, ...]:
 
 
 def no_tail_marks() -> tuple[Change, ...]:
-    return ((disk, "read_tail", lambda files, path: None),)
+    return ((disk, "read_tail", lambda files, path, *, written: None),)
 
 
 def store_from_the_past() -> tuple[Change, ...]:

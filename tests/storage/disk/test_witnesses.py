@@ -172,7 +172,7 @@ def test_the_mark_before_a_torn_one_counts(disk: Disk) -> None:
     rest(store)
     store.abandon()
     tail = disk.path / TAIL_NAME
-    whole, log = tail.read_bytes(), disk.segment().read_bytes()
+    whole, log = tail.read_bytes()[48:], disk.segment().read_bytes()
     assert len(whole) == 2 * 48
     for kept in range(48, 96):
         tail.write_bytes(whole[:kept] + bytes(96 - kept) * (kept % 2))
@@ -195,6 +195,36 @@ def read_one(data: bytes, disk: Disk) -> TailMark | None:
     folder.mkdir(exist_ok=True)
     (folder / TAIL_NAME).write_bytes(data)
     return read_tail(RealFiles(), folder)
+
+
+@pytest.mark.parametrize("mode", [AckAfter.SYNC, AckAfter.WRITE])
+@pytest.mark.parametrize("number", [0, 9, None])
+def test_a_log_that_lost_what_a_killed_process_wrote_last_is_a_loss(
+    disk: Disk, mode: AckAfter, number: int | None
+) -> None:
+    """No mark of it was synced: the kernel has it."""
+    store = disk.start(mode)
+    put(store, ledger_record(1, LedgerRecord(KEY)))
+    fill(store)
+    store.note_end()
+    store.abandon()
+    if number is None:
+        disk.segment().unlink()
+    else:
+        cut_before(disk.segment(), number)
+    for _ in range(2):
+        assert not again(disk, mode).intact
+
+
+def test_what_was_only_written_is_void_after_a_host_crash(disk: Disk) -> None:
+    rested(disk, AckAfter.WRITE)
+    store = disk.start(AckAfter.WRITE)
+    fill(store, 10, 15)
+    store.note_end()
+    store.abandon()
+    cut_before(disk.segment(), 12)
+    assert again(disk, AckAfter.WRITE, host_crash=True).intact
+    assert again(disk, AckAfter.WRITE).intact, "the start before has put the mark away"
 
 
 @pytest.mark.parametrize("data", [None, b"", b"x", bytes(48), bytes(96), b"TAL1" * 100])

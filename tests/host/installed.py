@@ -19,20 +19,31 @@ NO_INDEX = re.compile(
 
 
 def build_wheel(folder: Path) -> Path:
-    """Built from what the container is built from, and without Cython: compiled kernels have tests of their own."""
+    """Built from what the container is built from."""
     source = folder / "source"
     copy_into(source)
-    (folder / "hidden" / "Cython").mkdir(parents=True)
-    (folder / "hidden" / "Cython" / "__init__.py").write_text("raise ImportError('not here')")
+    return wheel_of(source, folder)
+
+
+def wheel_of(source: Path, folder: Path) -> Path:
+    """Built without Cython, so that nothing is compiled: kernels have tests of their own."""
     words = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
     subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", *words],
-        env={**os.environ, "PYTHONPATH": str(folder / "hidden")},
+        env=without_cython(folder),
         check=True,
         capture_output=True,
     )
     (made,) = folder.glob("*.whl")
     return made
+
+
+def without_cython(folder: Path) -> dict[str, str]:
+    """The environment of a build that finds none; ``folder`` is where it is hidden."""
+    package = folder / "hidden" / "Cython" / "__init__.py"
+    package.parent.mkdir(parents=True)
+    package.write_text("raise ImportError('not here')")
+    return {**os.environ, "PYTHONPATH": str(folder / "hidden")}
 
 
 def install(what: str, folder: Path) -> Path:

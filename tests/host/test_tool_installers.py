@@ -1,7 +1,8 @@
-"""The wheel through what people install tools with: pipx and uv, each fresh from the package index."""
+"""The manual's lines that install a wheel with pipx and with uv, each of these fresh from the package index."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import bkbox
 from tests.harness.processes import free_port
+from tests.host.buildcontext import ROOT
 from tests.host.installed import NO_INDEX, install
 
 
@@ -18,8 +20,15 @@ def installers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install("pipx", install("uv", tmp_path_factory.mktemp("installers")).parent)
 
 
-@pytest.mark.parametrize("installer", ["pipx", "uv tool"])
-def test_a_tool_of_its_own(installers: Path, wheel: Path, tmp_path: Path, installer: str) -> None:
+LINES = re.findall(
+    r"^((pipx|uv tool) install .*)$", (ROOT / "docs" / "manual.md").read_text(), re.MULTILINE
+)[:2]
+
+
+@pytest.mark.parametrize(("line", "installer"), LINES, ids=[installer for _, installer in LINES])
+def test_a_tool_of_its_own(
+    installers: Path, wheel: Path, tmp_path: Path, line: str, installer: str
+) -> None:
     """Its command is there, runs, and needs nothing that is not installed with it; and it goes away again."""
     commands = tmp_path / "bin"
     env = {
@@ -36,7 +45,8 @@ def test_a_tool_of_its_own(installers: Path, wheel: Path, tmp_path: Path, instal
     def does(*words: str) -> subprocess.CompletedProcess[str]:
         return _run([str(installers / installer.split()[0]), *installer.split()[1:], *words], env)
 
-    done = does("install", "--python", sys.executable, f"{wheel}[tui]")
+    line = line.replace("python3.12", sys.executable)
+    done = _run(["sh", "-euc", line], {**env, "wheel": str(wheel)})
     if done.returncode != 0 and NO_INDEX.search(done.stderr):
         pytest.skip("no package index can be reached, so what bkbox needs cannot be installed")
     assert done.returncode == 0, done.stderr

@@ -178,7 +178,7 @@ def _program() -> Path:
         if any(path.is_relative_to(folder) for folder in _HIDDEN):
             raise HostError(
                 f"bkbox is installed in {path.parent}, which services do not see: install it elsewhere, for example "
-                "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install bkbox"
+                "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install WHEEL"
             )
     return found
 

@@ -1,10 +1,12 @@
-"""What the project is made of: locks with hashes, and a check against a list of vulnerabilities.
+"""What the project is made of: a lock with hashes, a check against a list of vulnerabilities, a bill of materials.
 
 ``python -m tests.security.supply lock``
-    make requirements.lock, requirements-docs.lock and requirements-release.lock anew; asks the index, by uv
+    make requirements.lock and requirements-docs.lock anew; asks the index, by uv
 ``python -m tests.security.supply audit FILE``
     compare it with the vulnerabilities in FILE, a JSON list or a folder of them in OSV's format (https://osv.dev offers
     all of PyPI's as one archive); without a network
+``python -m tests.security.supply sbom``
+    print a CycloneDX document of it
 """
 
 from __future__ import annotations
@@ -28,8 +30,6 @@ ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements.lock"
 DOCS_LOCK = ROOT / "requirements-docs.lock"
 """What ``make site`` installs beside."""
-RELEASE_LOCK = ROOT / "requirements-release.lock"
-"""What ``make release`` installs beside."""
 
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -64,10 +64,10 @@ def wanted() -> list[Requirement]:
     return [Requirement(text) for text in texts]
 
 
-def wanted_by(group: str) -> list[Requirement]:
-    """What a dependency group of pyproject.toml asks for."""
+def wanted_for_docs() -> list[Requirement]:
+    """What pyproject.toml asks for, for the documentation site."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
-    return [Requirement(text) for text in groups[group]]
+    return [Requirement(text) for text in groups["docs"]]
 
 
 def not_locked(packages: Iterable[Pinned], requirements: Iterable[Requirement]) -> list[str]:
@@ -132,6 +132,34 @@ def _in_range(version: Version, events: Iterable[dict[str, str]]) -> bool:
     return inside
 
 
+def bill(packages: Iterable[Pinned]) -> dict[str, Any]:
+    """CycloneDX 1.5."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "name": project["name"],
+                "version": project["version"],
+                "licenses": [{"license": {"id": project["license"]}}],
+            }
+        },
+        "components": [
+            {
+                "type": "library",
+                "name": each.name,
+                "version": each.version,
+                "purl": f"pkg:pypi/{each.name}@{each.version}",
+                "hashes": [{"alg": "SHA-256", "content": text} for text in each.hashes],
+            }
+            for each in packages
+        ],
+    }
+
+
 def make_lock() -> None:
     """With uv, which resolves for all Pythons and platforms at once, and takes the hashes of all files from the index
     instead of the files. It asks the index that pip asks, and is not kept."""
@@ -147,9 +175,7 @@ def make_lock() -> None:
         command += ["--cache-dir", f"{folder}/cache"]
         for output, packages in (
             (LOCK, ["--extra", "dev", "pyproject.toml"]),
-            # All in one .venv.
-            (DOCS_LOCK, ["--group", "docs", "--constraints", LOCK.name]),
-            (RELEASE_LOCK, ["--group", "release", "--constraints", LOCK.name]),
+            (DOCS_LOCK, ["--group", "docs", "--constraints", LOCK.name]),  # both in one .venv
         ):
             arguments = ["--output-file", output.name, *packages]
             subprocess.run([*command, *arguments], cwd=ROOT, env=environ, check=True)
@@ -163,6 +189,8 @@ def main() -> int:
             found = affected(locked(LOCK.read_text()), vulnerabilities(Path(path)))
             print("\n".join(found) or "none of the locked versions is in the list")
             return 1 if found else 0
+        case ["sbom"]:
+            print(json.dumps(bill(locked(LOCK.read_text())), indent=2))
         case _:
             print(__doc__)
             return 2

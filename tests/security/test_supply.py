@@ -10,14 +10,14 @@ import pytest
 from tests.security.supply import (
     DOCS_LOCK,
     LOCK,
-    RELEASE_LOCK,
     Pinned,
     affected,
+    bill,
     locked,
     not_locked,
     vulnerabilities,
     wanted,
-    wanted_by,
+    wanted_for_docs,
 )
 
 PACKAGE = Pinned("some-package", "2.5.1", ("0" * 64,))
@@ -49,17 +49,15 @@ def test_what_a_lock_has() -> None:
 
 def test_the_lock_is_of_this_project() -> None:
     packages = locked(LOCK.read_text())
+    for_docs = locked(DOCS_LOCK.read_text())
     assert not_locked(packages, wanted()) == [], "run: python -m tests.security.supply lock"
-    assert all(each.hashes for each in packages)
+    assert not_locked(for_docs, wanted_for_docs()) == [], "the same"
+    assert all(each.hashes for each in [*packages, *for_docs])
 
 
-@pytest.mark.parametrize(("lock", "group"), [(DOCS_LOCK, "docs"), (RELEASE_LOCK, "release")])
-def test_the_lock_of_a_group_changes_no_other(lock: Path, group: str) -> None:
-    packages = locked(lock.read_text())
-    assert not_locked(packages, wanted_by(group)) == [], "run: python -m tests.security.supply lock"
-    assert all(each.hashes for each in packages)
+def test_the_packages_of_the_site_change_no_other() -> None:
     versions = {each.name: each.version for each in locked(LOCK.read_text())}
-    for each in packages:
+    for each in locked(DOCS_LOCK.read_text()):
         assert versions.get(each.name, each.version) == each.version, each.name
 
 
@@ -90,3 +88,9 @@ def test_lists_of_vulnerabilities(tmp_path: Path) -> None:
     assert affected([PACKAGE], vulnerabilities(tmp_path)) == [
         "some-package 2.5.1: PYSEC-1: it breaks"
     ]
+
+
+def test_the_bill_of_materials() -> None:
+    made = bill([PACKAGE])
+    assert made["components"][0]["purl"] == "pkg:pypi/some-package@2.5.1"
+    assert json.dumps(made)

@@ -143,10 +143,14 @@ def _metadata(status: Status) -> Iterator[Finding]:
     if cookies.ok:
         yield registry.COOKIES.ok("they match")
     elif cookies.ok is False:
-        names = sorted({f"{each.where}: {each.field}" for each in cookies.fields if not each.same})
-        yield registry.COOKIES.warn(
-            f"the cookies differ ({', '.join(names)}): the next start would refuse. {cookies.advice}"
-        )
+        failed = {disk.path for disk in status.disks if disk.state == "failed"}
+        differing = [each for each in cookies.fields if not each.same]
+        names = sorted({f"{each.where}: {each.field}" for each in differing})
+        # Of a disk that is not mounted its own finding tells.
+        if not differing or {each.where for each in differing} - failed:
+            yield registry.COOKIES.warn(
+                f"the cookies differ ({', '.join(names)}): the next start would refuse. {cookies.advice}"
+            )
     elif cookies.problem:
         yield registry.UNCOMPARED.warn(f"the cookies could not be compared: {cookies.problem}")
 

@@ -39,13 +39,18 @@ def examine(
     config = load.load(path, environ)
     status, said = _status(config)
     alive = status is not None or any(finding.verdict == "fail" for finding in said)
+    failed = {each.about for each in said if each.check == registry.DISK.id}
     listen = status.listen if status is not None and status.state == "running" else None
     findings = [
         *configuration.extras(config),
         *said,
         *(() if alive else configuration.admin_socket(config)),
         *configuration.openable(config, running=alive),
-        *disk.check(config, host, RealFiles(), running=alive),
+        *(
+            each
+            for each in disk.check(config, host, RealFiles(), running=alive)
+            if each.about not in failed
+        ),
         *configuration.port(config, listen, running=alive),
     ]
     uri = metadata_uri.parse(config.metadata)
@@ -105,6 +110,8 @@ def _status(config: Config) -> tuple[Status | None, list[Finding]]:
 def _is_shown(each: Finding) -> bool:
     if each.verdict == "ok":
         return each.check == registry.BOOKIE.id
+    if each.check == registry.CONFIGURATION.id:  # the doctor reads the file itself
+        return False
     return registry.DOCTOR in each.views or registry.STATUS in each.views
 
 

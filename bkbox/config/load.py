@@ -306,18 +306,19 @@ class _Reader:
             for _, other in named[:index]:
                 relation = _relation(path, other)
                 if relation is not None:
-                    self._problem(self.places[name], f"{name}: {path} {relation} {other}")
+                    self._problem(self.places[name], f"{name}: {path} {relation}")
+                    break
 
 
 def _relation(path: Path, other: Path) -> str | None:
     """A description of how two folders overlap, symbolic links followed; None if they do not."""
     real, real_other = Path(os.path.realpath(path)), Path(os.path.realpath(other))
     if real == real_other:
-        return "is named twice" if path == other else "is the same folder as"
+        return "is named twice" if path == other else f"is the same folder as {other}"
     if real.is_relative_to(real_other):
-        return "lies within"
+        return f"lies within {other}"
     if real_other.is_relative_to(real):
-        return "contains"
+        return f"contains {other}"
     return None
 
 
@@ -329,9 +330,14 @@ def unknown_key(name: str, known: Iterable[str] = SCHEMA) -> str:
     return f"unknown key {name}" + (f"; did you mean {near[0]}?" if near else "")
 
 
+_REASONS = {"Cannot overwrite a value": "a key is there twice"}
+"""Of tomllib's reasons those that say nothing to an operator."""
+
+
 def _syntax_error(text: str, document: str) -> tuple[str, int]:
     """Reason and line of tomllib's error, which has the line in its text only."""
     reason, _, position = text.partition(" (at ")
+    reason = _REASONS.get(reason, reason)
     if position.startswith("line "):
         return reason, int(position.removeprefix("line ").partition(",")[0])
     return reason, document.count("\n") + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.harness.adminsocket import status_of
@@ -72,3 +73,21 @@ def test_another_address_another_store_and_a_broken_file(make_bookie: MakeBookie
     (warning,) = warnings(match(bookie, True), "would refuse the configuration file")
     bookie.config.write_text(before)
     wait_for(lambda: not status_of(bookie)["config_problem"], "the file to be good again")
+
+
+def test_others_may_write_the_file(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    match(bookie, True)
+    bookie.config.chmod(0o666)
+
+    def told() -> list[str]:
+        return warnings(status_of(bookie), "the next start would refuse the configuration file")
+
+    assert str(bookie.config) in wait_for(told, "the status to tell")[0]
+    found = bkbox("doctor", "--config", str(bookie.config), "-o", "json", check=False)
+    checks = [
+        each["check"] for each in json.loads(found.stdout)["findings"] if each["verdict"] != "ok"
+    ]
+    assert checks.count("configuration") == 1, "one finding for one cause"
+    bookie.config.chmod(0o600)
+    wait_for(lambda: not told(), "the status to be well again")

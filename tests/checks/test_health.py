@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bkbox.api.admin.status import (
     Boot,
+    CookieField,
     Cookies,
     DiskStatus,
     Limbo,
@@ -48,6 +49,11 @@ def test_each_thing_that_is_wrong_has_a_name() -> None:
     assert states(replace(WELL, limbo=Limbo(3))) == {"limbo": "warn"}
     assert states(replace(WELL, writable=False)) == {"writable": "warn"}
     assert states(replace(WELL, cookies=Cookies(False))) == {"cookies": "warn"}
+    unmounted = Cookies(
+        False, fields=(CookieField("/data/a", "ledgerDirs", "", "1 /data/a", False),)
+    )
+    assert states(replace(failed, cookies=unmounted)) == {"disk /data/a": "fail"}, "one cause"
+    assert states(replace(WELL, cookies=unmounted)) == {"cookies": "warn"}
     assert states(replace(WELL, cookies=Cookies())) == {}, "not compared yet is no fault"
     full = replace(WELL, disks=(replace(DISK, read_only=("disk full",)),))
     assert states(full) == {"room /data/a": "warn"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -61,7 +62,18 @@ def told(bookie: BookieProcess, folder: Path) -> None:
     assert f"{folder} is not the folder of the disk any more" in found["reason"]
     assert found["free_bytes"] == 0, "not that of what is there now"
     assert found["device"] is None
-    assert any(str(folder) in each["text"] for each in bookie.status()["warnings"])
+    about = [each for each in bookie.status()["warnings"] if str(folder) in each["text"]]
+    assert len(about) == 1, "one finding for one cause"
+    assert "cookie repair" not in about[0]["text"], "nothing is lost"
+    seen = json.loads(
+        bkbox("doctor", "--config", str(bookie.config), "-o", "json", check=False).stdout
+    )
+    causes = [
+        each
+        for each in seen["findings"]
+        if each["verdict"] != "ok" and str(folder) in each["about"] + each["why"]
+    ]
+    assert [each["check"] for each in causes] == ["disk"]
     status, reasons = health(bookie)
     assert status == 1
     assert any(str(folder) in reason for reason in reasons)

@@ -10,6 +10,7 @@ in the background, when a request comes and the last inspection is some time ago
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from bkbox.base.ids import BookieId
 from bkbox.base.words import error_text
 from bkbox.errors import BkboxError
 from bkbox.supervisor.boot import cookies
+from bkbox.supervisor.boot.other_writers import other_writers
 
 if TYPE_CHECKING:
     from bkbox.config.schema import Config
@@ -55,6 +57,7 @@ class Surroundings:
         self._files = files
         self._looking: asyncio.Task[None] | None = None
         self._looked_s = -_AGAIN_S
+        self._other_writers: list[str] = []
         self.cookies = Cookies()
         self.autorecovery = Autorecovery()
 
@@ -70,7 +73,7 @@ class Surroundings:
     @property
     def config_problem(self) -> str:
         """The reason why the next start would refuse the configuration file; empty if there is none."""
-        return self._file.problem
+        return self._file.problem or "; ".join(self._other_writers)
 
     async def close(self) -> None:
         if self._looking is not None:
@@ -89,6 +92,7 @@ class Surroundings:
     async def _compare(self) -> None:
         running = self._config()
         config = self._file.config() or running
+        self._other_writers = await asyncio.to_thread(other_writers, config, os.geteuid())
         if config.metadata != running.metadata:
             self.cookies = Cookies(
                 problem=f"{config.path} names another metadata store ({config.metadata}): whether it has the cookie of "

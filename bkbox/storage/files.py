@@ -305,6 +305,15 @@ class _RealReadFile:
 class RealFiles:
     """``Files`` over the operating system."""
 
+    def __init__(self) -> None:
+        self._held: dict[Path, int] = {}
+
+    def hold(self, path: Path, fd: int) -> None:
+        """Sync the file system of ``path`` by this descriptor of a file on it: the kernel reports an error to each
+        descriptor that was open before the first report, and to no other.
+        """
+        self._held[path] = fd
+
     def open_append(self, path: Path) -> AppendFile:
         return _RealAppendFile(path)
 
@@ -364,10 +373,12 @@ class RealFiles:
     def sync_file_system(self, path: Path) -> None:
         # The descriptor is opened first: it then gets write-back errors that were not reported yet.
         with _changing("sync the file system of", path):
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            held = self._held.get(path)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if held is None else held
             try:
                 if _syncfs(fd):
                     number = ctypes.get_errno()
                     raise OSError(number, os.strerror(number))
             finally:
-                os.close(fd)
+                if held is None:
+                    os.close(fd)

@@ -136,6 +136,9 @@ class Worker:
         self._lock = os.dup(fd)
         files, path = GuardedFiles(), Path(order.path)
         folder = files.guard(path)
+        files.hold(
+            path, self._lock
+        )  # opened before any disk was synced: others may be on the same file system
         self._folders = [folder, *([files.guard(Path(order.journal))] if order.journal else [])]
         found = Opening(files, order, _wall_ms, _ticks_us).run(self._tell_rebuild)
         self._store = found.store

@@ -209,6 +209,11 @@ class DiskStore:
                 "name its folder in the configuration"
             )
         not_written = "" if host_crash or is_clean else self._bring_to_device()
+        if not_written:
+            with (
+                self._failing
+            ):  # now: the kernel says so once, and this replay may end before its end
+                checkpoints.note_held(checkpoint, journal_first)
         host_crash = host_crash or bool(not_written)
         self._is_settled = not host_crash
         self._opened_index = LedgerIndex(self._open_index(self._files, self._disk, host_crash))
@@ -236,8 +241,6 @@ class DiskStore:
                 if found.lost or not journaled:
                     checkpoints.note_held(checkpoint, journal_first)
 
-            if not_written:
-                checkpoints.note_held(checkpoint, journal_first)
             found = replayer.run(checkpoint, before_change)
             if not_written:
                 found.lost.append(not_written)

@@ -80,6 +80,7 @@ class GuardedFiles(RealFiles):
     """``Files`` that change nothing in a guarded folder once its path leads to another one: DiskFailedError."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._folders: dict[Path, Folder] = {}
 
     def guard(self, path: Path) -> Folder:

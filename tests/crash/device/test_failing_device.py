@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from bkbox.client.client import connect
-from bkbox.errors import BkboxError
+from bkbox.errors import BkboxError, DiskFailedError
+from bkbox.storage.disk.lock import DiskLock
+from bkbox.storage.files import RealFiles
 from bkbox.wire.metadata.ledger import DigestType
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.campaign import MODES
@@ -164,6 +166,28 @@ def test_a_write_back_fails_and_the_mount_stays(
         device.come_back()
         bookie.start_again()
     promises.kept(unknown_ok=mode == "write")
+
+
+def test_each_disk_of_a_file_system_hears_of_its_error(device: BlockDevice) -> None:
+    """The kernel reports it to descriptors that were open before its first report: the locks are."""
+    folders = [device.path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    with (device.path / "one" / "data").open("wb", buffering=0) as file:
+        file.write(bytes(8192))
+        os.fsync(file.fileno())
+        file.seek(0)
+        file.write(b"lost")
+        device.eio()
+        lose_pages(file.fileno(), unseen=False)
+        device.heal()
+    locks = [DiskLock(folder) for folder in folders]
+    for folder, lock in zip(folders, locks, strict=True):
+        files = RealFiles()
+        files.hold(folder, lock.fileno())
+        with pytest.raises(DiskFailedError):
+            files.sync_file_system(folder)
+        lock.release()
 
 
 def lose_pages(fd: int, *, unseen: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -420,6 +421,25 @@ def test_what_the_device_did_not_take_is_a_loss_until_it_is_settled(
     store.settle()
     store.abandon()
     assert again(disk, mode).intact
+
+
+def test_what_the_device_did_not_take_is_a_loss_also_if_the_index_has_to_be_made_anew(
+    disk: Disk,
+) -> None:
+    store = disk.start(AckAfter.WRITE)
+    put(store, ledger_record(1, LedgerRecord(KEY)))
+    store.abandon()
+
+    def damaged(*_: object) -> NoReturn:
+        raise IndexDamagedError("a table")
+
+    store = disk.open(AckAfter.WRITE, open_index=damaged)
+    assert isinstance(disk.files, CrashableFiles)
+    disk.files.fail_sync(1)
+    with pytest.raises(IndexDamagedError):
+        store.replay(False)
+    store.abandon()
+    assert HELD in again(disk, AckAfter.WRITE).damaged
 
 
 def test_a_start_after_a_clean_stop_or_a_lost_host_syncs_no_file_system(disk: Disk) -> None:

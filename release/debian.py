@@ -10,7 +10,6 @@ from pathlib import Path
 from release.commands import DIST, TRIAL, WORK, NotMadeError, run
 
 SUITES = {"bookworm": 12, "trixie": 13}
-_MIRROR = "http://deb.debian.org/debian"
 _INSTALL = "apt-get install -q -y --no-install-recommends"
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
@@ -23,7 +22,7 @@ def make(tree: Path, suite: str) -> None:
     if shutil.which("debootstrap") is None:
         raise NotMadeError("debootstrap is not installed: apt install debootstrap")
     build, clean = WORK / f"{suite}-build", WORK / f"{suite}-clean"
-    run("debootstrap", "--variant=minbase", suite, build, _MIRROR)
+    run("debootstrap", "--variant=minbase", suite, build)
     run("cp", "--archive", build, clean)
     source = build / "build" / tree.name
     shutil.copytree(tree, source, symlinks=True)

@@ -413,6 +413,15 @@ class RecordComparison(Message, to="worker"):
     ledger: int
 
 
+class RecordCopies(Message, to="worker"):
+    """Records durably that at ``now_ms`` every entry was here that the metadata credits this bookie with, as of the
+    ``change`` of the metadata store; 0: the store counts none. Reply: Done.
+    """
+
+    now_ms: int
+    change: int
+
+
 # ---- supervisor to front-end ------------------------------------------------------------------------
 
 

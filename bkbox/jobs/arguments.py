@@ -37,6 +37,10 @@ def _ledger(text: str) -> str:
         raise _WrongValueError(str(error)) from None
 
 
+def _ledgers(text: str) -> str:
+    return ",".join(map(_ledger, text.split(",")))
+
+
 def _bookie(text: str) -> str:
     try:
         return bookie_id(text)
@@ -103,6 +107,16 @@ ARGUMENTS: Mapping[JobKind, Mapping[str, Argument]] = {
         "disks_only": _flag_of("Without the comparison with other bookies."),
     },
     JobKind.AUDIT: {},
+    JobKind.CHECK: {
+        "ledgers": Argument(
+            "Only these ledgers: their ids, with commas between.",
+            {"pattern": "^[0-9]{1,19}(,[0-9]{1,19})*$"},
+            _ledgers,
+        ),
+        "all": _flag_of(
+            "Also ledgers that were complete at the last check and have not changed since."
+        ),
+    },
 }
 """``limbo`` is started by the bookie when needed, ``rebuild`` is part of a start."""
 

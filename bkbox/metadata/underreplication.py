@@ -27,6 +27,9 @@ from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError
 from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 
+FULL_CHECK_WANTED = 0
+"""As the time of the last full check: an auditor of bkbox begins one at once, whatever its interval."""
+
 
 class Lock(NamedTuple):
     """The acquired lock of a ledger; ``owner`` distinguishes it from a later lock of another holder."""
@@ -195,7 +198,7 @@ class UnderReplication(ABC):
 
     @abstractmethod
     async def set_last_full_check_ms(self, time_ms: int) -> None:
-        """Record a complete check."""
+        """Record a complete check; FULL_CHECK_WANTED asks for one."""
 
     # ---- switches ---------------------------------------------------------------------------
 

@@ -35,6 +35,18 @@ def expected_entries(
     return joined(_expected(metadata, bookie, end))
 
 
+def acknowledged_entries(metadata: LedgerMetadata, bookie: BookieId, lac: int) -> Iterator[range]:
+    """Entries that this bookie has to hold of a ledger whose writer may go on: also those of an open last fragment up
+    to ``lac``, a LAC that was learnt before the metadata were read.
+
+    An ensemble change takes effect behind the writer's LAC, so that the ensembles of these entries are final.
+    """
+    end = last_settled_entry(metadata)
+    return joined(
+        _expected(metadata, bookie, max(end, lac) if metadata.state is LedgerState.OPEN else end)
+    )
+
+
 def missing(expected: Iterable[range], present: Iterable[tuple[int, int]]) -> Iterator[range]:
     """The expected entries that are not present. ``present``: (first, last) ranges, ascending, both inclusive."""
     runs = iter(present)

@@ -12,6 +12,7 @@ from bkbox.repair.drain import drain
 from bkbox.repair.limbo.job import repair_limbo
 from bkbox.repair.limbo.recovery import recover
 from bkbox.repair.replication.auditor import watch_over
+from bkbox.repair.replication.copies_check import check_copies
 from bkbox.repair.replication.replication_worker import replicate
 from bkbox.repair.space.compaction import compact
 from bkbox.repair.space.gc import collect
@@ -23,6 +24,7 @@ JOBS: dict[JobKind, Code] = {
     JobKind.DRAIN: drain,
     JobKind.LIMBO: repair_limbo,
     JobKind.AUDIT: watch_over,
+    JobKind.CHECK: check_copies,
     JobKind.DECOMMISSION: decommission,
     JobKind.RECOVERY: recover,
     JobKind.REPLICATION: replicate,

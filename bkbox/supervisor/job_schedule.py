@@ -64,10 +64,16 @@ def speed_limit(kind: JobKind, config: Config, stored_bytes: int) -> int:
 
 
 def due(
-    config: Config, registry: Registry, *, limbo: bool, now_ms: int, began_ms: int = 0
+    config: Config,
+    registry: Registry,
+    *,
+    limbo: bool,
+    now_ms: int,
+    began_ms: int = 0,
+    was_away: bool = False,
 ) -> list[JobKind]:
     """The kinds of jobs to start now, without arguments. ``limbo``: True if a disk in service has ledgers in limbo;
-    ``began_ms``: start of the bookie."""
+    ``began_ms``: start of the bookie; ``was_away``: entries may have been written without it or one of its disks."""
     up_s = (now_ms - began_ms) / 1000
     wanted = [
         (each.kind, every_s)
@@ -77,6 +83,8 @@ def due(
     ]
     if limbo:
         wanted.append((JobKind.LIMBO, _LIMBO_AGAIN_S))
+    if was_away:
+        wanted.append((JobKind.CHECK, 0.0))
     return [kind for kind, every_s in wanted if _may_start(registry, kind, every_s, now_ms)]
 
 

@@ -61,10 +61,13 @@ AS_CONFIGURED = -1
 class Jobs:
     """The jobs of one bookie. ``bookie``: provides the disks, the configuration and the repair process."""
 
-    def __init__(self, bookie: WorkingBookie, file: JobFile) -> None:
+    def __init__(self, bookie: WorkingBookie, file: JobFile, *, was_away: bool = False) -> None:
+        """``was_away``: the bookie has run before, and entries may have been written without it since."""
         self._bookie = bookie
         self._file = file
         self.registry = file.load([disk.path for disk in bookie.disks])
+        self.must_check = was_away and not any(map(_is_check, self.registry.active()))
+        """The copies on the disks were not compared since an absence, and no job is at it."""
         self._began_ms = _now_ms()
         self.registry.process_ended(self._began_ms, None)
         self.bytes_per_second = AS_CONFIGURED
@@ -118,7 +121,12 @@ class Jobs:
         limbo = any([await self._has_limbo(disk) for disk in self._bookie.disks])
         config = self._bookie.config
         due = job_schedule.due(
-            config, self.registry, limbo=limbo, now_ms=_now_ms(), began_ms=self._began_ms
+            config,
+            self.registry,
+            limbo=limbo,
+            now_ms=_now_ms(),
+            began_ms=self._began_ms,
+            was_away=self.must_check,
         )
         stats = [disk.stats for disk in self._bookie.disks if disk.usable]
         stored = sum(each.get("total_bytes", 0) - each.get("free_bytes", 0) for each in stats)
@@ -126,6 +134,8 @@ class Jobs:
             limit = job_schedule.speed_limit(kind, config, stored)
             job = self.registry.add(kind, {}, _now_ms(), automatic=True, bytes_per_second=limit)
             self._changed = True
+            if kind is JobKind.CHECK:
+                self.must_check = False
             self._start(job)
 
     async def _has_limbo(self, disk: Disk) -> bool:
@@ -201,6 +211,8 @@ class Jobs:
         if job is None:
             return
         self._changed = True
+        if _is_check(job) and job.state is JobState.FAILED:
+            self.must_check = True
         if job.state.ended:
             self._saved_s = 0.0  # saved at the next tick
             level = logging.ERROR if job.state is JobState.FAILED else logging.INFO
@@ -246,6 +258,11 @@ class Jobs:
             if disk.uuid not in self._refusing:
                 log.warning("the history of jobs cannot be kept on %s: %s", disk.path, error)
             self._refusing.add(disk.uuid)
+
+
+def _is_check(job: Job) -> bool:
+    """True if it compares all copies of this bookie."""
+    return job.kind is JobKind.CHECK and not job.arguments
 
 
 def _now_ms() -> int:

@@ -493,6 +493,7 @@ class Supervisor:
         disk.trouble, disk.error, disk.waits = "", None, False
         if self.jobs is not None:
             self.jobs.note_rebuild(disk)
+            self.jobs.must_check = True
         self._link(disk)
         self._link_repair(disk)
 
@@ -664,7 +665,8 @@ class Supervisor:
         from bkbox.supervisor.jobs import Jobs
         from bkbox.supervisor.service.expired_maintenance import end_rests
 
-        self.jobs = Jobs(self, JobFile(self._files))
+        was_away = self.witnessing.generation > 1
+        self.jobs = Jobs(self, JobFile(self._files), was_away=was_away)
         self._keeper.run(end_rests(base.store))
         await self.jobs.run()
 

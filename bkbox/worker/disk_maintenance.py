@@ -141,6 +141,7 @@ class DiskMaintenance:
         on(messages.ScrubSegment, self._verify)
         on(messages.RecordScrub, self._note_scrub)
         on(messages.RecordComparison, self._note_comparison)
+        on(messages.RecordCopies, self._note_copies)
 
     def _with_reserve(self, handler: Callable[[_M], Message | None], call: _M) -> Message | None:
         try:
@@ -194,6 +195,8 @@ class DiskMaintenance:
             "scrub_ledger": scrub.ledger,
             "scrub_began_ms": scrub.began_ms,
             "scrub_completed_ms": scrub.completed_ms,
+            "copies_checked_ms": scrub.copies_checked_ms,
+            "copies_change": scrub.copies_change,
         }
 
     # ---- bytes per ledger ----------------------------------------------------------------------------
@@ -423,6 +426,12 @@ class DiskMaintenance:
 
     def _note_comparison(self, call: messages.RecordComparison) -> None:
         self._scrub = replaced(self._scrub, ledger=call.ledger)
+        write_scrub(self._files, self._disk, self._scrub)
+
+    def _note_copies(self, call: messages.RecordCopies) -> None:
+        self._scrub = replaced(
+            self._scrub, copies_checked_ms=call.now_ms, copies_change=call.change
+        )
         write_scrub(self._files, self._disk, self._scrub)
 
     def _note_bad(self, bad: tuple[tuple[int, int, int], ...]) -> None:

@@ -56,6 +56,7 @@ def test_the_commands_that_scripts_rely_on() -> None:
         *("gc status", "gc run", "gc explain", "scrub status", "scrub run"),
         *("health", "maintenance on", "maintenance off", "maintenance status"),
         *("autorecovery run", "autorecovery status", "autorecovery list"),
+        "autorecovery check",
         *("autorecovery enable", "autorecovery disable", "decommission"),
         *("tui", "doctor", "selftest", "debug bundle", "schema"),
         *("audit", "repair", "export", "import", "top"),

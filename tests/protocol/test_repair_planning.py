@@ -12,6 +12,7 @@ import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.repair import (
+    acknowledged_entries,
     expected_entries,
     may_leave_limbo,
     missing,
@@ -60,6 +61,27 @@ def test_fragments_that_touch_become_one_range() -> None:
     assert list(expected_entries(metadata, B1, upto=13)) == [range(9), range(12, 14)]
     for end in range(12):
         assert list(expected_entries(metadata, B1, upto=end)) == [range(min(end + 1, 9))]
+
+
+@pytest.mark.parametrize(
+    ("state", "fragments", "lac", "held"),
+    [
+        (OPEN, "0:b1,b2", -1, []),
+        (OPEN, "0:b1,b2", 7, [range(8)]),
+        (OPEN, "0:b1,b2 5:b3,b2", 7, [range(5)]),
+        (OPEN, "0:b3,b2 5:b1,b2", 7, [range(5, 8)]),
+        (OPEN, "0:b1,b2 5:b3,b2 9:b1,b2", 3, [range(5)]),
+        (IN_RECOVERY, "0:b1,b2", 7, []),
+        (CLOSED, "0:b1,b2", 3, [range(9)]),
+        (CLOSED, "0:b1,b2", 20, [range(9)]),
+    ],
+)
+def test_what_is_known_of_a_ledger_that_is_written_to(
+    state: LedgerState, fragments: str, lac: int, held: list[range]
+) -> None:
+    """Of an open last fragment what is acknowledged, and of any other what its state says: a LAC adds nothing there."""
+    metadata = ledger(2, 2, 2, fragments, state, 8)
+    assert list(acknowledged_entries(metadata, B1, lac)) == held
 
 
 def test_a_bookie_named_twice_holds_both_positions() -> None:

@@ -18,8 +18,10 @@ from bkbox.jobs.context import JobContext
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.replication.auditor import Auditor, AuditorSettings
+from bkbox.repair.replication.entry_inventory import runs_of
 from bkbox.repair.replication.lost_bookie_tracker import LostBookies
 from bkbox.repair.replication.replication_worker import ReplicationSettings, ReplicationWorker
+from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata, LedgerState
@@ -147,6 +149,33 @@ class Hands:
             positions = write_set(entry, metadata.ensemble_size, metadata.write_quorum)
             copies = await asyncio.gather(*(one(ensemble[at], entry) for at in positions))
             assert len(set(copies)) == 1, "copies are the same to the byte"
+
+    async def lacking(self, ledger: LedgerId) -> dict[BookieId, set[int]]:
+        """Entries up to the end of the ledger, or its LAC, that bookies do not list, by the arithmetic of striping
+        alone."""
+        metadata = await self.metadata(ledger)
+        reader = await self.client.open_ledger(ledger, PASSWORD, recovery=False)
+        last = await reader.read_explicit_last_add_confirmed()
+        listed: dict[BookieId, set[int]] = {}
+        for bookie in metadata.bookies():
+            found = await self.client.pool.list_entries(bookie, ledger)
+            if isinstance(found, Availability):
+                listed[bookie] = {
+                    entry for first, end in runs_of(found) for entry in range(first, end + 1)
+                }
+            else:
+                assert found is Code.ENOLEDGER, f"{bookie} lists nothing: {found}"
+                listed[bookie] = set()
+        starts = [each.first_entry for each in metadata.fragments]
+        lacking: dict[BookieId, set[int]] = {}
+        for entry in range(last + 1):
+            number = sum(start <= entry for start in starts) - 1
+            for offset in range(metadata.write_quorum):
+                at = (entry + offset) % metadata.ensemble_size
+                bookie = metadata.fragments[number].ensemble[at]
+                if entry not in listed[bookie]:
+                    lacking.setdefault(bookie, set()).add(entry)
+        return lacking
 
     # ---- autorecovery --------------------------------------------------------------------------
 

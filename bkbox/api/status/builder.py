@@ -211,11 +211,11 @@ def _copies(bookie: Supervisor, found: CollectedStatus) -> status.Copies:
     jobs = bookie.jobs
     job = None if jobs is None else jobs.registry.last(JobKind.CHECK, {})
     if jobs is None or job is None:
-        return status.Copies(checked_ms=checked_ms)
+        return status.Copies(checking=jobs is not None and jobs.must_check, checked_ms=checked_ms)
     return status.Copies(
         short=job.counts.get("copies_short", 0),
         mended=job.counts.get("copies_mended", 0),
-        checking=not (job.state.ended or job.standing_by),
+        checking=jobs.must_check or not (job.state.ended or job.standing_by),
         checked_ms=checked_ms,
         job=job.id,
     )

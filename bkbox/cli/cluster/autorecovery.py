@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,9 +11,18 @@ from pathlib import Path
 import click
 
 from bkbox import metadata as stores
+from bkbox.api.admin import client as admin
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base import logs
 from bkbox.base.ids import BookieId, LedgerId, bookie_id
-from bkbox.cli.lib.options import bytes_per_second, duration_s, metadata_option
+from bkbox.cli.lib.exit_codes import ExitCode
+from bkbox.cli.lib.options import (
+    FILE,
+    bytes_per_second,
+    duration_s,
+    ledgers_argument,
+    metadata_option,
+)
 from bkbox.cli.lib.output import (
     Format,
     message,
@@ -20,17 +30,23 @@ from bkbox.cli.lib.output import (
     output_option,
     print_document,
     print_fields,
+    print_started,
     print_table,
     prints,
     watch_option,
 )
 from bkbox.client.options import ClientOptions
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
 from bkbox.errors import MetadataError, NoSuchLedgerError
+from bkbox.jobs.job import JobKind
 from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.underreplication import FULL_CHECK_WANTED
 from bkbox.protocol.audit import live_copies
 from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 
 _WAIT_S = 10.0
+_SHOWN_EVERY_S = 0.5
 
 
 @click.group(no_args_is_help=True)
@@ -191,7 +207,7 @@ def status(metadata: str, output: Format) -> None:
             ("ledgers that lack copies", found.under_replicated),
             ("being worked on", found.at_work),
             ("delay for a lost bookie", _seconds(found.recovery_delay_s)),
-            ("last full check", "never" if checked is None else f"{_age(checked)} ago"),
+            ("last full check", f"{_age(checked)} ago" if checked else "never"),
         ]
     )
 
@@ -241,6 +257,176 @@ def _switch(metadata: str, *, enabled: bool, dry_run: bool) -> None:
         message(f"re-replication would be {word}; nothing was changed")
     else:
         message(f"re-replication is {word}")
+
+
+# ---- check ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """A check of what bookies have. ``copies_short``: entries that bookies lack, of ``marked`` ledgers, which are
+    marked for re-replication now; ``lists_missing``: how often a bookie did not say what it has of a ledger.
+    """
+
+    ledgers: int
+    copies_short: int
+    marked: int
+    lists_missing: int
+
+
+@autorecovery.command(no_args_is_help=True)
+@ledgers_argument
+@click.option("--metadata", metavar="URI", help=f"Of this cluster: {metadata_uri.FORMS}.")
+@click.option(
+    "--config",
+    "config_file",
+    type=FILE,
+    metavar="FILE",
+    help="Have the running bookie of this configuration compare its own copies, as a job.",
+)
+@click.option("--bookie", metavar="ID", help="With --now: what this bookie lacks alone.")
+@click.option("--now", is_flag=True, help="With --metadata: here, and not by the auditor.")
+@click.option("--dry-run", is_flag=True, help="Mark, copy and ask for nothing; with --now, count.")
+@output_option
+@prints(CheckResult)
+@click.pass_context
+def check(
+    ctx: click.Context,
+    ledgers: tuple[LedgerId, ...],
+    metadata: str | None,
+    config_file: Path | None,
+    bookie: str | None,
+    now: bool,
+    dry_run: bool,
+    output: Format,
+) -> None:
+    """Look for missing copies: compare what bookies have with what the metadata credits them with.
+
+    With --metadata the cluster's auditor is asked to look for lost bookies and to check every ledger at once (what
+    "bookkeeper shell triggeraudit" does). With --now this command checks the ledgers given, or all, and shows how far
+    it has come; what lacks copies is marked, and replication workers bring it back. Exit code 1: copies are short.
+
+    With --config the bookie compares its own copies, and copies what is missing to itself. It does that without being
+    asked after every absence.
+
+    \b
+    Example:
+      bkbox autorecovery check --metadata sqlite:cluster.db
+      bkbox autorecovery check 4711 4712 --metadata sqlite:cluster.db --now
+      bkbox autorecovery check --bookie 10.0.0.5:3181 --metadata sqlite:cluster.db --now
+      bkbox autorecovery check --config bookie.toml
+    """
+    if (metadata is None) == (config_file is None):
+        raise click.UsageError("give either --metadata or --config")
+    if config_file is not None:
+        if now or bookie is not None:
+            raise click.UsageError("--now and --bookie go with --metadata")
+        config = configuration.load(config_file, os.environ)
+        wanted = {"ledgers": ",".join(map(str, ledgers))} if ledgers else {"all": "true"}
+        if dry_run:
+            message(f"bookie {config.bookie_id} would be asked to compare its copies")
+            return
+        print_started(
+            admin.start_job(admin_socket_path(config), JobKind.CHECK, wanted), config, output
+        )
+        return
+    assert metadata is not None
+    if now:
+        only = None if bookie is None else bookie_id(bookie)
+        found = _checked(metadata, ledgers, only, output, dry_run=dry_run)
+        if found.copies_short:
+            ctx.exit(ExitCode.FAILED)
+        return
+    if ledgers or bookie is not None:
+        raise click.UsageError("LEDGER and --bookie go with --now: the auditor checks everything")
+    asyncio.run(_ask_auditor(metadata, dry_run=dry_run))
+
+
+async def _ask_auditor(metadata: str, *, dry_run: bool) -> None:
+    async with await stores.connect(metadata, _WAIT_S) as store:
+        tree = store.under_replication
+        auditor = await tree.auditor()
+        if dry_run:
+            message(f"the auditor, {auditor}, would be asked to check every ledger")
+            return
+        delay = await tree.recovery_delay()
+        await tree.set_last_full_check_ms(FULL_CHECK_WANTED)
+        if delay is not None:
+            await tree.set_recovery_delay_s(
+                delay.seconds
+            )  # written again, it asks for a look at once
+    message(
+        f"the auditor, {auditor}, checks every ledger now: bkbox autorecovery status --metadata '{metadata}'"
+        if auditor
+        else "there is no auditor: the next one checks every ledger first; --now does it here"
+    )
+
+
+def _checked(
+    metadata: str,
+    ledgers: tuple[LedgerId, ...],
+    only: BookieId | None,
+    output: Format,
+    *,
+    dry_run: bool,
+) -> CheckResult:
+    from bkbox.cli.lib.progress_bar import ProgressBar
+    from bkbox.repair.job_run import JobRun
+    from bkbox.repair.replication import standalone
+    from bkbox.repair.replication.auditor import Auditor, AuditorSettings
+
+    results: list[CheckResult] = []
+
+    async def show(work: JobRun, progress: ProgressBar) -> None:
+        shown = 0
+        while True:
+            await asyncio.sleep(_SHOWN_EVERY_S)
+            done = work.report()["done"]["ledgers"]
+            progress.did(done - shown, 0)
+            shown = done
+
+    async def go(found: standalone.Alone) -> None:
+        work = found.work(0)
+        standalone.stop_on_signals(work)
+        auditor = Auditor(
+            work,
+            found.store,
+            found.client,
+            AuditorSettings(),
+            name=standalone.host_name(),
+            rng=found.rng,
+            wall_ms=standalone.wall_ms,
+            monotonic_s=time.monotonic,
+        )
+        with ProgressBar() as progress:
+            progress.stage("comparing", len(ledgers) or None)
+            showing = asyncio.ensure_future(show(work, progress))
+            try:
+                marked = await auditor.check_all_ledgers(ledgers, only, dry_run=dry_run)
+            finally:
+                showing.cancel()
+        report = work.report()
+        for each in report["blockers"]:
+            message(f"ledger {each['ledger']}: {each['reason']}; {each['what_to_do']}")
+        counts = report["counts"]
+        short, missing = counts.get("copies_short", 0), counts.get("lists_missing", 0)
+        marked = 0 if dry_run else marked
+        results.append(CheckResult(report["done"]["ledgers"], short, marked, missing))
+
+    asyncio.run(standalone.in_cluster(metadata, ClientOptions(), go))
+    (found,) = results
+    if output != "table":
+        print_document(asdict(found), output)
+    else:
+        print_fields(
+            [
+                ("ledgers checked", found.ledgers),
+                ("copies short", found.copies_short),
+                ("ledgers marked", found.marked),
+                ("times that a bookie did not say what it has", found.lists_missing),
+            ]
+        )
+    return found
 
 
 # ---- list -------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from bkbox.cli.lib.output import (
     output_option,
     print_document,
     print_fields,
+    print_started,
     print_table,
     prints,
     size,
@@ -27,7 +28,7 @@ from bkbox.cli.lib.output import (
 )
 from bkbox.config.schema import Config
 from bkbox.errors import NoSuchSegmentError
-from bkbox.jobs.job import Job, JobKind, to_json
+from bkbox.jobs.job import Job, JobKind
 
 _SHOWN_JOBS = 6
 
@@ -141,7 +142,7 @@ def run(
         chosen["compact"] = True
     arguments = {name: "true" for name, wanted in chosen.items() if wanted}
     started = client.start_job(admin_socket_path(config), JobKind.GC, arguments)
-    told(started, config, output)
+    print_started(started, config, output)
 
 
 @gc.command(no_args_is_help=True)
@@ -209,13 +210,3 @@ def _explain(item: dict[str, Any]) -> None:
 def last_jobs(jobs: list[Job], *kinds: JobKind) -> list[Job]:
     """The last jobs of these kinds."""
     return [job for job in jobs if job.kind in kinds][-_SHOWN_JOBS:]
-
-
-def told(job: Job, config: Config, output: Format) -> None:
-    """Prints that a job was started."""
-    if output != "table":
-        print_document(to_json(job), output)
-    else:
-        click.echo(
-            f"job {job.id} ({job.kind}) was started: bkbox job watch {job.id} --config {config.path}"
-        )

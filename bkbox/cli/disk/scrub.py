@@ -13,12 +13,13 @@ from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.space import DiskSpace
 from bkbox.base.words import moment
 from bkbox.cli.bookie.job import print_jobs
-from bkbox.cli.disk.gc import SpaceReport, last_jobs, told
+from bkbox.cli.disk.gc import SpaceReport, last_jobs
 from bkbox.cli.lib.options import config_option
 from bkbox.cli.lib.output import (
     Format,
     output_option,
     print_document,
+    print_started,
     print_table,
     prints,
     size,
@@ -73,7 +74,9 @@ def run(config: Config, restart: bool, disks_only: bool, dry_run: bool, output: 
         return
     chosen = {"restart": restart, "disks_only": disks_only}
     arguments = {name: "true" for name, wanted in chosen.items() if wanted}
-    told(client.start_job(admin_socket_path(config), JobKind.SCRUB, arguments), config, output)
+    print_started(
+        client.start_job(admin_socket_path(config), JobKind.SCRUB, arguments), config, output
+    )
 
 
 def _print_plan(disks: Sequence[DiskSpace], *, restart: bool, output: Format) -> None:

@@ -13,7 +13,6 @@ import click
 from bkbox.api.admin import client as admin
 from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base.ids import LedgerId
-from bkbox.cli.disk.gc import told
 from bkbox.cli.ledger.format_ledger import Ledger, print_ledger
 from bkbox.cli.lib.options import dry_run_option, ledger_argument, metadata_option, password_option
 from bkbox.cli.lib.output import (
@@ -21,6 +20,7 @@ from bkbox.cli.lib.output import (
     output_option,
     print_document,
     print_fields,
+    print_started,
     print_table,
     prints,
 )
@@ -84,7 +84,7 @@ def recover(
             raise click.UsageError("--job goes with --config, and with the ledger's own password")
         config = configuration.load(file, os.environ)
         arguments = {"ledger": str(ledger_id)}
-        told(
+        print_started(
             admin.start_job(admin_socket_path(config), JobKind.RECOVERY, arguments), config, output
         )
         return

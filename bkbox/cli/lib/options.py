@@ -57,6 +57,11 @@ def optional_ledger_argument(command: F) -> F:
     )
 
 
+def ledgers_argument(command: F) -> F:
+    """Any number of ids, passed to the command as ``ledgers``."""
+    return click.argument("ledgers", metavar="[LEDGER]...", nargs=-1, type=_parse_ledger)(command)
+
+
 def config_option(command: F) -> F:
     """``--config FILE``, passed to the command as ``config``, the loaded configuration."""
 

@@ -22,11 +22,13 @@ import click
 from bkbox.api.admin.status import Latency, Stage
 from bkbox.base.logs.control import in_json, in_lines, in_one_line
 from bkbox.base.words import quoted
+from bkbox.config.schema import Config
 from bkbox.errors import (
     BookieNotRunningError,
     BookieUnresponsiveError,
     MetadataUnavailableError,
 )
+from bkbox.jobs.job import Job, to_json
 
 Format = Literal["table", "json", "yaml"]
 Row = Sequence[object]
@@ -194,6 +196,16 @@ def _print_latencies(
     disks = ["disk"] if any(disk for disk, _, _ in found) else []
     headings = [*disks, what, counted, "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
     print_table(headings, rows, title=title)
+
+
+def print_started(job: Job, config: Config, output: Format) -> None:
+    """Prints that a job was started."""
+    if output != "table":
+        print_document(to_json(job), output)
+    else:
+        click.echo(
+            f"job {job.id} ({job.kind}) was started: bkbox job watch {job.id} --config {config.path}"
+        )
 
 
 def print_fields(pairs: Sequence[tuple[str, object]], *, title: str = "") -> None:

@@ -390,7 +390,13 @@ def _settle(answer: asyncio.Future[Any], result: Any) -> None:
 
 def _node(data: bytes | None, stat: Any) -> Node:
     return Node(
-        data or b"", stat.version, stat.czxid, stat.ctime, stat.ephemeralOwner, stat.cversion
+        data or b"",
+        stat.version,
+        stat.czxid,
+        stat.ctime,
+        stat.ephemeralOwner,
+        stat.cversion,
+        stat.mzxid,
     )
 
 

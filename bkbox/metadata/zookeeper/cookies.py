@@ -29,7 +29,7 @@ class Cookies:
 
     async def find(self, bookie: BookieId) -> Versioned[bytes] | None:
         node = await self._zk.find(self._path(bookie))
-        return None if node is None else Versioned(node.data, node.version)
+        return None if node is None else Versioned(node.data, node.version, node.changed)
 
     async def write(
         self, bookie: BookieId, cookie: bytes, expected_version: int | None
@@ -40,7 +40,7 @@ class Cookies:
                 node = await writes.create_branch(self._zk, self._root, path, cookie)
             else:
                 node = await writes.set_data(self._zk, path, cookie, expected_version)
-            return Versioned(cookie, node.version)
+            return Versioned(cookie, node.version, node.changed)
         except (NodeExistsError, BadVersionError, NoNodeError):
             found = await self._zk.exists(path)
         at = None if found is None else found.version

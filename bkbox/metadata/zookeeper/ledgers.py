@@ -142,4 +142,4 @@ class Ledgers:
             value = ledger_metadata.decode(ledger, node.data, node.ctime_ms)
         except EncodingError as error:
             raise MetadataError(f"znode {self.path(ledger)}: {error}") from error
-        return Versioned(value, node.version)
+        return Versioned(value, node.version, node.changed)

@@ -15,7 +15,7 @@ from bkbox.errors import MetadataError
 class Node:
     """A znode. ``owner`` is the session of an ephemeral one, 0 for a persistent one; ``created`` is the transaction
     that created it, at ``ctime_ms`` since 1970; ``children_version`` changes with every child that is created or
-    deleted.
+    deleted; ``changed`` is the transaction that wrote its data.
     """
 
     data: bytes
@@ -24,6 +24,7 @@ class Node:
     ctime_ms: int
     owner: int
     children_version: int
+    changed: int = 0
 
 
 class NoNodeError(MetadataError):

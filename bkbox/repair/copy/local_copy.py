@@ -20,12 +20,17 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 @dataclass(slots=True)
 class CopyResult:
-    """The entries that could not be copied, each with what each peer responded."""
+    """The entries that could not be copied, each with what each peer responded. ``nowhere``: those of them that every
+    peer denies.
+    """
 
     failed: dict[int, str] = field(default_factory=dict)
+    nowhere: set[int] = field(default_factory=set)
 
     def unread(self, entry: int, failure: ReadFailure) -> None:
         self.failed[entry] = failure.describe()
+        if not failure.is_unknown:
+            self.nowhere.add(entry)
 
     def refused(self, target: BookieId, answers: Mapping[int, Answer]) -> None:
         for entry, answer in answers.items():

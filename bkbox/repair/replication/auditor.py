@@ -7,8 +7,8 @@ The election is in metadata/underreplication.py. While elected it does three thi
   scanned at once, and those that name a lost bookie are marked.
 - At the beginning of its term, and every day, it scans all ledgers for bookies that are not registered, known or not:
   marks of a former auditor may have been lost with it.
-- Once a week it asks every bookie for its list of entries of every ledger, and marks where entries are missing. A
-  bookie that does not respond lacks nothing.
+- Once a week, and when it is asked to, it asks every bookie for its list of entries of every ledger, and marks where
+  entries are missing. A bookie that does not respond lacks nothing.
 
 Nothing is done while the switch is off, and nothing for bookies in a maintenance window (metadata/maintenance.py).
 Writing the recovery delay again, unchanged or as zero, is the signal to scan the ledgers at once, whatever is
@@ -21,9 +21,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
@@ -31,8 +32,8 @@ from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore, RegisteredBookie
 from bkbox.metadata.maintenance import end_those_over, resting
-from bkbox.metadata.underreplication import Candidacy, RecoveryDelay
-from bkbox.protocol.audit import audit
+from bkbox.metadata.underreplication import FULL_CHECK_WANTED, Candidacy, RecoveryDelay
+from bkbox.protocol.audit import Answer, audit
 from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
@@ -176,28 +177,44 @@ class Auditor:
     # ---- which entries are missing ------------------------------------------------------------
 
     async def _is_full_check_due(self) -> bool:
+        last_ms = await self._tree.last_full_check_ms()
+        if last_ms == FULL_CHECK_WANTED:
+            return True
         if not self._settings.full_check_s:
             return False
-        last_ms = await self._tree.last_full_check_ms()
         now_ms = self._wall_ms()
         if last_ms is None or last_ms > now_ms:
             return True
         return now_ms - last_ms >= self._settings.full_check_s * 1000
 
-    async def check_all_ledgers(self) -> int:
-        """Ask all bookies for their entries of every ledger; returns how many ledgers were marked."""
-        self._work.say("asking every bookie what it has of every ledger")
+    async def check_all_ledgers(
+        self,
+        ledgers: Sequence[LedgerId] = (),
+        only: BookieId | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> int:
+        """Ask all bookies for their entries of every ledger; returns how many ledgers lack some and were marked, unless
+        it is a ``dry_run``. ``ledgers``: those alone, where there are any; ``only``: this bookie alone.
+        """
+        self._work.say("asking bookies what they have of each ledger")
 
         async def mark(
             metadata: LedgerMetadata, registered: Mapping[BookieId, RegisteredBookie]
         ) -> bool:
-            findings = audit(metadata, await self._holdings.ask(metadata, registered.keys()))
+            asked = metadata.bookies() if only is None else metadata.bookies() & {only}
+            said = await self._holdings.ask(metadata, registered.keys() & asked)
+            lacking = audit(metadata, said).lacking
+            self._work.count("copies_short", sum(map(len, chain(*lacking.values()))))
+            self._work.count("lists_missing", sum(isinstance(said[each], Answer) for each in asked))
             # Bookies that are gone are left to the other check, which knows the delay.
-            if findings.lacking:
-                await self._mark(metadata.ledger_id, findings.lacking)
-            return bool(findings.lacking)
+            if lacking and not dry_run:
+                await self._mark(metadata.ledger_id, lacking)
+            return bool(lacking)
 
-        marked = await self._for_all_ledgers(mark, _ASKED_AT_ONCE)
+        marked = await self._for_all_ledgers(mark, _ASKED_AT_ONCE, ledgers)
+        if ledgers or only is not None or dry_run:
+            return marked
         await self._tree.set_last_full_check_ms(self._wall_ms())
         log.log(
             logging.WARNING if marked else logging.INFO,
@@ -212,10 +229,13 @@ class Auditor:
         self,
         do: Callable[[LedgerMetadata, Mapping[BookieId, RegisteredBookie]], Awaitable[bool]],
         at_once: int,
+        ledgers: Sequence[LedgerId] = (),
     ) -> int:
-        """Returns for how many ledgers ``do`` returned True. A ledger that cannot be read does not stop the others."""
+        """Returns for how many ledgers ``do`` returned True; ``ledgers``: those alone, where there are any. A ledger
+        that cannot be read does not stop the others.
+        """
         count = 0
-        async for page in self._store.ledger_ranges():
+        async for page in _one_page(ledgers) if ledgers else self._store.ledger_ranges():
             registered = await self._store.bookies()
 
             async def one(
@@ -244,6 +264,10 @@ class Auditor:
     async def _mark(self, ledger: LedgerId, bookies: Collection[BookieId]) -> None:
         await self._tree.mark(ledger, sorted(bookies), self._wall_ms())
         self._work.count("ledgers_marked")
+
+
+async def _one_page(ledgers: Sequence[LedgerId]) -> AsyncIterator[Sequence[LedgerId]]:
+    yield ledgers
 
 
 async def watch_over(

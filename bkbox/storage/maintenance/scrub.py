@@ -1,7 +1,8 @@
 """Scrub: reads and verifies every record of a disk periodically, so that damage is found before a read needs it.
 
-``<disk>/SCRUB`` stores the progress of the present pass, the end of the last complete one, and the regions of segments
-that were found bad and not removed since. Losing it costs a pass.
+``<disk>/SCRUB`` stores the progress of the present pass, the end of the last complete one, the regions of segments
+that were found bad and not removed since, and when the copies on the disk were last found complete. Losing it costs a
+pass of each.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _STEP_RECORDS = 256
 class ScrubState:
     """``segment``: all before it were checked in the present pass, 0 if none is in progress; ``began_ms`` and
     ``completed_ms``: when it began and when the last one ended, ms since 1970, 0 for never; ``bad``: (segment, start,
-    end); ``ledger``: all before it were compared with those of other bookies.
+    end); ``ledger``: all before it were compared with those of other bookies. ``copies_checked_ms``: when a check last
+    found every entry here that the metadata credits this bookie with, 0: never; ``copies_change``: the number of a
+    change of the metadata store up to which it did, 0: the store counts none.
     """
 
     segment: int = 0
@@ -37,6 +40,8 @@ class ScrubState:
     completed_ms: int = 0
     bad: tuple[tuple[int, int, int], ...] = ()
     ledger: int = 0
+    copies_checked_ms: int = 0
+    copies_change: int = 0
 
 
 def read_scrub(files: Files, disk: Path) -> ScrubState:
@@ -51,6 +56,8 @@ def read_scrub(files: Files, disk: Path) -> ScrubState:
             int(fields["completed_ms"]),
             tuple((int(segment), int(start), int(end)) for segment, start, end in fields["bad"]),
             int(fields.get("ledger", 0)),
+            int(fields.get("copies_checked_ms", 0)),
+            int(fields.get("copies_change", 0)),
         )
     except (DamagedError, KeyError, ValueError, TypeError, OverflowError):
         return ScrubState()
@@ -64,6 +71,8 @@ def write_scrub(files: Files, disk: Path, state: ScrubState) -> None:
         "completed_ms": state.completed_ms,
         "bad": [list(each) for each in state.bad],
         "ledger": state.ledger,
+        "copies_checked_ms": state.copies_checked_ms,
+        "copies_change": state.copies_change,
     }
     write_document(files, disk / SCRUB_NAME, _FORMAT, fields)
 

@@ -188,3 +188,76 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(cluster: Cluster) -> None:
                     await our.assert_whole(ledger, entries)
 
     asyncio.run(scenario())
+
+
+def test_a_check_by_command(cluster: Cluster) -> None:
+    """Here and now, with what bookies lack marked; or by the auditor, when it is asked to."""
+    first = cluster.start(3)
+
+    async def write() -> tuple[list[LedgerId], LedgerId]:
+        async with hands(cluster.uri) as our:
+            short = [await our.closed(40) for _ in range(2)]
+            whole = await our.closed(10)
+            (newcomer,) = await asyncio.to_thread(cluster.start, 1)
+            for ledger in short:
+                await our.rename(ledger, first[0], newcomer.bookie_id)
+            return short, whole
+
+    short, whole = asyncio.run(write())
+    newcomer = cluster.bookies[3].bookie_id
+
+    def check(*arguments: str) -> tuple[int, dict[str, int]]:
+        there = ("--metadata", cluster.uri, "--now", "-o", "json")
+        done = bkbox("autorecovery", "check", *arguments, *there, check=False)
+        return done.returncode, json.loads(done.stdout)
+
+    assert check(str(whole)) == (
+        0,
+        {"ledgers": 1, "copies_short": 0, "marked": 0, "lists_missing": 0},
+    )
+    assert check("--bookie", first[1].bookie_id)[1]["copies_short"] == 0
+    assert left(cluster.uri) == 0
+    assert status(cluster.uri)["last_full_check_ms"] is None, "that was not a check of all"
+    code, found = check("--bookie", newcomer)
+    assert (code, found["copies_short"], found["marked"]) == (1, 80, 2)
+    assert left(cluster.uri) == 2
+    assert "there is no auditor" in bkbox("autorecovery", "check", "--metadata", cluster.uri).stderr
+    with alone(cluster.uri):
+        wait_for(
+            lambda: status(cluster.uri)["last_full_check_ms"], "the check that was asked for", 60
+        )
+        wait_for(lambda: left(cluster.uri) == 0, "the copies", timeout=60, pause=0.3)
+    assert check() == (0, {"ledgers": 3, "copies_short": 0, "marked": 0, "lists_missing": 0})
+    for wrong in (("--now",), ("--bookie", newcomer), ("7",)):
+        where = ("--config", str(first[0].config)) if wrong[0] == "--now" else ()
+        there = where or ("--metadata", cluster.uri)
+        assert bkbox("autorecovery", "check", *wrong, *there, check=False).returncode == 2
+    assert short
+
+
+def test_a_bookie_compares_its_own_copies_when_it_is_asked_to(cluster: Cluster) -> None:
+    first = cluster.start(3)
+
+    async def write() -> LedgerId:
+        async with hands(cluster.uri) as our:
+            ledger = await our.closed(40)
+            (newcomer,) = await asyncio.to_thread(cluster.start, 1)
+            await our.rename(ledger, first[0], newcomer.bookie_id)
+            return ledger
+
+    ledger = asyncio.run(write())
+    config = str(cluster.bookies[3].config)
+    done = bkbox("autorecovery", "check", str(ledger), "--config", config, "-o", "json")
+    job = json.loads(done.stdout)
+    assert job["arguments"] == {"ledgers": str(ledger)}
+    bkbox("job", "watch", str(job["id"]), "--config", config)
+    shown = json.loads(
+        bkbox("job", "show", str(job["id"]), "--config", config, "-o", "json").stdout
+    )
+    assert (shown["state"], shown["counts"]["copies_mended"]) == ("done", 40)
+
+    async def judge() -> None:
+        async with hands(cluster.uri) as our:
+            assert await our.lacking(ledger) == {}
+
+    asyncio.run(judge())

@@ -1,8 +1,8 @@
-# make demo    set everything up, then show three bookies at work (INPUT=path: your own data, - for standard input)
+# make demo    set up what runs a bookie, then show three at work (INPUT=path: your own data, - for standard input)
 # make test    set everything up, then all checks and tests; those with Apache's own clients and bookies need JDK 17
 #              and Maven on PATH, and say that they were skipped where these are not
 # make check   the checks alone: style, types, import contracts
-# make kernel  compile the kernel again after a change of a module that has a .pxd beside it
+# make kernel  compile what has changed of the kernel: the modules that have a .pxd beside them
 # make bench-peers
 #              bkbox beside Apache's bookie, in turn: the tables of docs/performance.md (JDK 17, Maven; ROUNDS=5,
 #              ARGS='--only "window 16" --quick --dir /data')
@@ -21,23 +21,36 @@
 #              PARTS=wheels for those of this machine alone)
 # make clean   remove what these made
 #
-# All of it lives in .venv, made with Python 3.11 or 3.12 from PATH, or with uv where there is neither.
+# All of it lives in .venv, in stages, each by the lock of its name in requirements/: what runs a bookie, what develops
+# it, Spark, the documentation, releases. It is made with Python 3.11 to 3.14 from PATH, or with uv where there is none.
 
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/installed
+RUN := $(VENV)/run
+KERNEL := $(VENV)/kernel
+DEV := $(VENV)/dev
+SPARK := $(VENV)/spark
+STAMP := $(KERNEL) $(DEV) $(SPARK)
 
 # What a shell has set for another Python would be found before what is installed here.
 unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check kernel release bench-peers bench-growth bench-spark bench-repair site soak clean
+.PHONY: demo demo-interpreted test check kernel release bench-peers bench-growth bench-spark bench-repair site soak clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
-demo: $(STAMP)
-	@$(BIN)/bkbox demo $${INPUT:+--input "$$INPUT"}
+show = $(BIN)/bkbox demo $${INPUT:+--input "$$INPUT"}
+
+# A kernel that is not compiled yet compiles beside the demo, in the time that it leaves. The demo's processes take none
+# of the modules that come in place meanwhile.
+demo: $(RUN)
+	@if $(MAKE) --silent --question $(KERNEL); then $(show); \
+	else $(MAKE) --silent --jobs=2 IDLE="nice -n 19" demo-interpreted $(KERNEL); fi
+
+demo-interpreted:
+	@BKBOX_KERNEL=interpreted $(show)
 
 # Thousands of tests start processes of their own beside one another, and a busy machine may keep one of those waiting
 # past any patience. So what failed is run again, by itself; what is wrong fails again, and both runs are printed.
@@ -54,8 +67,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-kernel: $(STAMP)
-	$(BIN)/python setup.py --quiet build_ext --inplace
+kernel: $(KERNEL)
 
 bench-peers: $(STAMP)
 	$(BIN)/python -m tests.bench.peers --rounds $${ROUNDS:-5} $(ARGS)
@@ -78,15 +90,17 @@ site: $(VENV)/installed-site
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d build/doctrees . build/site
 	@echo "build/site/index.html"
 
-$(VENV)/installed-site: $(STAMP) requirements-docs.lock
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-docs.lock
+$(VENV)/installed-site: $(STAMP) requirements/docs.lock
+	@echo "== Installing what makes the documentation, by requirements/docs.lock =="
+	@$(LOCKED) requirements/docs.lock
 	@touch $@
 
 release: $(VENV)/installed-release
 	@$(BIN)/python -m release $(PARTS)
 
-$(VENV)/installed-release: $(STAMP) requirements-release.lock
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-release.lock
+$(VENV)/installed-release: $(STAMP) requirements/release.lock
+	@echo "== Installing what makes releases, by requirements/release.lock =="
+	@$(LOCKED) requirements/release.lock
 	@touch $@
 
 clean:
@@ -96,16 +110,37 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What is not in the lock, or has another hash, is not installed.
-$(STAMP): pyproject.toml setup.py requirements.lock Makefile
+INSTALL = $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --no-compile)
+LOCKED = $(INSTALL) --require-hashes --requirement
+
+$(RUN): pyproject.toml requirements/run.lock
+	@echo "== Installing what runs bkbox in $(VENV), by requirements/run.lock =="
 	@$(make_venv)
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(LOCKED) requirements/run.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Keeps a .venv that works; else makes one. pip and uv want a home folder that they can write to.
+COMPILED := $(shell find bkbox proof -name '*.pxd')
+$(KERNEL): $(RUN) setup.py bkbox/native/crc32c.h $(COMPILED) $(wildcard $(COMPILED:.pxd=.py))
+	@echo "== Compiling the kernel: $(words $(COMPILED)) modules, for the speed of all that follows =="
+	@$(IDLE) $(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+$(DEV): $(RUN) requirements/dev.lock
+	@echo "== Installing what develops bkbox, by requirements/dev.lock =="
+	@$(LOCKED) requirements/dev.lock
+	@touch $@
+
+$(SPARK): $(DEV) requirements/spark.lock
+	@echo "== Installing Spark, by requirements/spark.lock: 450 MB =="
+	@$(LOCKED) requirements/spark.lock
+	@touch $@
+
+# Keeps a .venv that works; else makes one, of the Python that the host calls python3, for which it has headers and
+# updates; else of the newest. pip and uv want a home folder that they can write to.
 define make_venv
 set -eu; \
-supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'; \
+supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))'; \
 works() { "$$1" -c "$$supported" 2>/dev/null; }; \
 if works $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1; then exit 0; fi; \
 rm -rf $(VENV); \
@@ -113,7 +148,7 @@ uv=$$(command -v uv || true); \
 if [ ! -w "$${HOME:-/nonexistent}" ]; then HOME="$$PWD/build/home"; mkdir -p "$$HOME"; export HOME; fi; \
 python=; \
 IFS=:; \
-for name in python3.12 python3.11 python3; do \
+for name in python3 python3.14 python3.13 python3.12 python3.11; do \
     for folder in $$PATH; do \
         if [ -z "$$python" ] && [ -x "$$folder/$$name" ] && works "$$folder/$$name"; then \
             python="$$folder/$$name"; \
@@ -121,17 +156,17 @@ for name in python3.12 python3.11 python3; do \
     done; \
 done; \
 unset IFS; \
-if [ -n "$$python" ] && "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+if [ -n "$$uv" ]; then \
+    "$$uv" venv --quiet --seed --python "$${python:-3.13}" $(VENV); \
+elif [ -n "$$python" ] && "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
     "$$python" -m venv $(VENV); \
-elif [ -n "$$uv" ]; then \
-    "$$uv" venv --quiet --seed --python "$${python:-3.12}" $(VENV); \
 elif [ -n "$$python" ] && "$$python" -m virtualenv --version >/dev/null 2>&1; then \
     "$$python" -m virtualenv --quiet $(VENV); \
 elif [ -n "$$python" ]; then \
     echo "error: $$python cannot make virtual environments: install its venv package (Debian: apt install python3-venv) or uv" >&2; \
     exit 1; \
 else \
-    echo "error: no Python 3.11 or 3.12 on PATH: install one of them (Debian: apt install python3 python3-venv) or uv" >&2; \
+    echo "error: no Python 3.11 to 3.14 on PATH: install one of them (Debian: apt install python3 python3-venv) or uv" >&2; \
     exit 1; \
 fi
 endef

@@ -2,8 +2,8 @@
 goes on without it where not.
 
 Everything else about the package is in pyproject.toml. ``BKBOX_REQUIRE_KERNEL=1`` makes a kernel that cannot be
-compiled an error, for the making of wheels. An editable install has the package ``proof`` beside ``bkbox``, and what it
-compiles of its own; no wheel has.
+compiled an error, for the making of wheels. An editable install has the package ``proof`` beside ``bkbox``; it compiles
+nothing: ``python setup.py build_ext --inplace`` does, what has changed, ``proof``'s modules too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
+try:
+    from Cython.Build import cythonize
+except ImportError:
+    cythonize = None
+
 NATIVE = Path("bkbox", "native")
+OPTIMIZE = ["-O3", "-g0", "-w"]
+MEMORY_VIEWS = Extension(
+    "bkbox.native.memory_views", ["bkbox/native/memory_views.c"], extra_compile_args=OPTIMIZE
+)
+"""Cython's own code for memory views, generated: shared, for in each module it would be half of what is compiled."""
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -23,6 +33,7 @@ DIRECTIVES = {
     "cdivision": True,
     "initializedcheck": False,
     "annotation_typing": False,  # the types are those of the .pxd
+    "show_performance_hints": False,
 }
 required = os.environ.get("BKBOX_REQUIRE_KERNEL") == "1"
 
@@ -34,13 +45,26 @@ class BuildKernel(build_ext):
     """
 
     def finalize_options(self) -> None:
-        if self.inplace or self.editable_mode:
+        if self.inplace:
             self.distribution.ext_modules = extensions("bkbox", "proof")
         super().finalize_options()
         self.parallel = os.cpu_count()
 
     def run(self) -> None:
+        if self.editable_mode:
+            self.extensions = []
+            return
         try:
+            made = cythonize(
+                self.extensions,
+                build_dir="build/kernel",
+                compiler_directives=DIRECTIVES,
+                shared_utility_qualified_name=MEMORY_VIEWS.name,
+                nthreads=os.cpu_count() or 1,
+                quiet=True,
+            )
+            for ext, each in zip(self.extensions, made, strict=True):
+                ext.sources = each.sources
             super().run()
         except Exception as error:
             if required:
@@ -62,41 +86,36 @@ class BuildPackages(build_py):
 
 
 def extensions(*packages: str) -> list[Extension]:
-    """One per module there that has a ``.pxd`` beside it."""
-    modules = sorted(
+    """One per module there that has a ``.pxd`` beside it; the longest first, so that no core waits for the last."""
+    if cythonize is None:
+        if required:
+            raise SystemExit("error: BKBOX_REQUIRE_KERNEL=1 needs Cython")
+        print("Cython is not there: the kernel is not compiled, bkbox will run it interpreted")
+        return []
+    modules = (
         path
         for package in packages
         for path in Path(package).rglob("*.py")
         if path.with_suffix(".pxd").exists()
+        and path != NATIVE / "memory.py"  # inline in the others
     )
-    found = [
-        Extension(
-            ".".join(path.with_suffix("").parts),
-            [str(path)],
-            include_dirs=[str(NATIVE)],
-            depends=[str(NATIVE / "crc32c.h"), str(NATIVE / "memory.pxd")],
-            extra_compile_args=["-O3", "-g0"],
-        )
-        for path in modules
-        if path != NATIVE / "memory.py"  # inline in the others
+    return [
+        MEMORY_VIEWS,
+        *(
+            Extension(
+                ".".join(path.with_suffix("").parts),
+                [str(path)],
+                include_dirs=[str(NATIVE)],
+                depends=[str(NATIVE / "crc32c.h"), str(NATIVE / "memory.pxd")],
+                extra_compile_args=OPTIMIZE,
+            )
+            for path in sorted(modules, key=lambda path: (-path.stat().st_size, path))
+        ),
     ]
-    try:
-        from Cython.Build import cythonize
-    except ImportError:
-        if required:
-            raise
-        print("Cython is not there: the kernel is not compiled, bkbox will run it interpreted")
-        return []
-    return list(
-        cythonize(
-            found,
-            build_dir="build/kernel",
-            compiler_directives=DIRECTIVES,
-            nthreads=os.cpu_count() or 1,
-        )
+
+
+if __name__ == "__main__":  # cythonize's processes import this
+    setup(
+        ext_modules=extensions("bkbox"),
+        cmdclass={"build_ext": BuildKernel, "build_py": BuildPackages},
     )
-
-
-setup(
-    ext_modules=extensions("bkbox"), cmdclass={"build_ext": BuildKernel, "build_py": BuildPackages}
-)

@@ -63,7 +63,7 @@ def _build(tree: Path, python: Path, work: Path, environ: Mapping[str, str] | No
     """A wheel in ``dist/``. auditwheel puts the oldest manylinux that the kernel runs on into its name."""
     run(python, "-m", "venv", work)
     locked = work / "constraints"
-    locked.write_text(constraints((tree / "requirements.lock").read_text()))
+    locked.write_text(constraints((tree / "requirements" / "run.lock").read_text()))
     run(
         *(work / "bin" / "python", "-m", "pip", "wheel", "--quiet", "--no-deps"),
         *("--wheel-dir", work / "built", tree),

@@ -160,7 +160,7 @@ def _configuration(status: Status) -> Iterator[Finding]:
         yield registry.CONFIGURATION.warn(
             f"the next start would refuse the configuration file: {status.config_problem}"
         )
-    yield kernel(status.kernel)
+    yield kernel(status.kernel, {each.name: each.kernel for each in status.processes})
     if status.ack_after == "write":
         yield registry.ACK_AFTER.warn(
             "ack_after = write: a lost host loses acknowledged entries of this bookie until peers repair it; use it "

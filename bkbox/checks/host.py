@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from bkbox.base.host.blocks import device_of, mount_of
 from bkbox.base.host.clock import Clock
@@ -24,8 +25,16 @@ _RAISE = "raise the limit before bkbox run, or with LimitNOFILE=131072 in its un
 _THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
-def kernel(in_use: str) -> Finding:
-    """Checks that the inner loops are compiled."""
+def kernel(in_use: str, processes: Mapping[str, str] = MappingProxyType({})) -> Finding:
+    """True if the inner loops are compiled, in all processes alike. ``processes``: by name, what each runs; "" until it
+    said so."""
+    others = [f"{name}: {its}" for name, its in processes.items() if its not in ("", in_use)]
+    if others:
+        return KERNEL.warn(
+            f"the processes run different kernels (the supervisor: {in_use}; {', '.join(others)}): bkbox was compiled "
+            "or installed anew while the bookie ran; restart the bookie",
+            command="",
+        )
     if in_use == "compiled":
         return KERNEL.ok("the inner loops are compiled")
     return KERNEL.warn(

@@ -16,6 +16,7 @@ from bkbox.demo.output import Output, amount
 from bkbox.demo.source import Source
 from bkbox.demo.state import DemoState, StepResult
 from bkbox.errors import CallerError
+from bkbox.native import kernel_in_use
 
 _COPIES = 3
 _ROOM_BYTES = 50_000_000
@@ -83,7 +84,8 @@ async def _start_bookies(cluster: Cluster, output: Output) -> None:
     output.say(
         "Three bookies (storage servers of Apache BookKeeper) start on this machine, each with two disks "
         "(folders here) and five processes: a supervisor, a front-end, a worker per disk, a repair "
-        f"worker. They share one metadata file. Everything lies in {cluster.root}."
+        f"worker. They share one metadata file. Everything lies in {cluster.root}. Their kernel, the code that runs "
+        f"for each entry, is {kernel_in_use()}."
     )
     bookies = [cluster.add_bookie() for _ in range(3)]
     # With the real figures bookies would refuse entries on a machine whose disk is nearly full.

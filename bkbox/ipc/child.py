@@ -12,10 +12,13 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import NamedTuple
 
 from bkbox.base.host.prctl import die_with_parent, forbid_new_privileges
 from bkbox.base.limits import GC_THRESHOLDS
+from bkbox.ipc.messages import ChildBegun, encode
+from bkbox.native import kernel_in_use
 
 
 class Begun(NamedTuple):
@@ -33,7 +36,7 @@ def arguments(control_fd: int, name: str, log: str) -> list[str]:
 
 
 def begin(role: str) -> Begun:
-    """Parses the command line and binds the process to its parent."""
+    """Parses the command line, binds the process to its parent, and tells it the kernel in use (ChildBegun)."""
     try:
         _, control_fd, _, parent, _, log, _, name = sys.argv[1:]
     except ValueError:
@@ -46,4 +49,7 @@ def begin(role: str) -> Begun:
     # Objects made so far stay alive, and few later ones form cycles: frequent collections would only delay requests.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    return Begun(socket.socket(fileno=int(control_fd)), name, log)
+    control = socket.socket(fileno=int(control_fd))
+    with suppress(BrokenPipeError):  # the supervisor is gone: the role notices
+        control.send(encode(ChildBegun(kernel=kernel_in_use())))
+    return Begun(control, name, log)

@@ -97,6 +97,15 @@ class Message(_Fields):
     payload: bytes = b""
 
 
+# ---- child to supervisor ----------------------------------------------------------------------------
+
+
+class ChildBegun(Message, to="supervisor"):
+    """Unsolicited, the first message of each child (ipc/child.py). ``kernel``: 'compiled' or 'interpreted'."""
+
+    kernel: str
+
+
 # ---- supervisor to worker ---------------------------------------------------------------------------
 
 

@@ -73,6 +73,24 @@ def test_limits(tmp_path: Path, limit: str, verdict: str) -> None:
     assert host_checks.limits(host, 7).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("in_use", "processes", "verdict"),
+    [
+        ("compiled", {}, "ok"),
+        ("compiled", {"bookie": "compiled", "disk0": "compiled", "repair": ""}, "ok"),
+        ("compiled", {"bookie": "compiled", "disk0": "interpreted"}, "warn"),
+        ("interpreted", {"bookie": "interpreted", "disk0": "compiled"}, "warn"),
+        ("interpreted", {"bookie": "interpreted", "disk0": "interpreted"}, "warn"),
+    ],
+)
+def test_kernels(in_use: str, processes: dict[str, str], verdict: str) -> None:
+    found = host_checks.kernel(in_use, processes)
+    assert found.verdict == verdict
+    assert ("different kernels" in found.why) is (
+        set(processes.values()) >= {"compiled", "interpreted"}
+    )
+
+
 def test_limits_of_this_process() -> None:
     import resource
 

@@ -29,7 +29,7 @@ def build() -> None:
         shutil.copytree(HERE / name, FOLDER / name, ignore=ignored, dirs_exist_ok=True)
     recipe = (HERE / "setup.py").read_text(encoding="utf-8")
     assert _UNCHECKED in recipe
-    recipe = recipe.replace(_UNCHECKED, '"boundscheck": True').replace('"-O3", "-g0"', "")
+    recipe = recipe.replace(_UNCHECKED, '"boundscheck": True').replace('"-O3", "-g0", "-w"', "")
     (FOLDER / "setup.py").write_text(recipe, encoding="utf-8")
     subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],

@@ -12,7 +12,18 @@ import pytest
 import bkbox as product
 from tests.harness.processes import BKBOX, BookieProcess
 
-NAMES = ("bkbox", "proof", "json", "select", "plyvel", "logging", "asyncio", "socket", "struct")
+NAMES = (
+    "bkbox",
+    "proof",
+    "json",
+    "select",
+    "plyvel",
+    "plyvel_next",
+    "logging",
+    "asyncio",
+    "socket",
+    "struct",
+)
 COMMAND = Path(sys.executable).with_name("bkbox")
 PRODUCT = Path(product.__file__).parent
 

@@ -1,12 +1,12 @@
-"""What the project is made of: a lock with hashes, a check against a list of vulnerabilities, a bill of materials.
+"""What the project is made of: locks with hashes, a check against a list of vulnerabilities, a bill of materials.
 
 ``python -m tests.security.supply lock``
-    make requirements.lock and requirements-docs.lock anew; asks the index, by uv
+    make requirements/*.lock anew, one for each stage of the set-up; asks the index, by uv
 ``python -m tests.security.supply audit FILE``
-    compare it with the vulnerabilities in FILE, a JSON list or a folder of them in OSV's format (https://osv.dev offers
-    all of PyPI's as one archive); without a network
+    compare them with the vulnerabilities in FILE, a JSON list or a folder of them in OSV's format (https://osv.dev
+    offers all of PyPI's as one archive); without a network
 ``python -m tests.security.supply sbom``
-    print a CycloneDX document of it
+    print a CycloneDX document of them
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).parents[2]
-LOCK = ROOT / "requirements.lock"
-DOCS_LOCK = ROOT / "requirements-docs.lock"
-"""What ``make site`` installs beside."""
+STAGES = ("run", "dev", "spark", "docs", "release")
+"""Each is installed beside those before it, or beside the first alone; see the Makefile."""
 
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -57,17 +56,27 @@ def locked(text: str) -> list[Pinned]:
     ]
 
 
-def wanted() -> list[Requirement]:
-    """What pyproject.toml asks for, for work on bkbox."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    return [Requirement(text) for text in texts]
+def lock_of(stage: str) -> Path:
+    return ROOT / "requirements" / f"{stage}.lock"
 
 
-def wanted_for_docs() -> list[Requirement]:
-    """What pyproject.toml asks for, for the documentation site."""
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
-    return [Requirement(text) for text in groups["docs"]]
+def packages_of(stages: Iterable[str] = STAGES) -> list[Pinned]:
+    """What the locks of these stages have, each package once."""
+    return sorted({each for stage in stages for each in locked(lock_of(stage).read_text())})
+
+
+def wanted(stage: str) -> list[Requirement]:
+    """What pyproject.toml asks for, for a stage."""
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = document["project"]
+    texts = {
+        "run": [*project["dependencies"], *document["build-system"]["requires"]],
+        "dev": document["dependency-groups"]["dev"],
+        "spark": project["optional-dependencies"]["spark"],
+        "docs": document["dependency-groups"]["docs"],
+        "release": document["dependency-groups"]["release"],
+    }
+    return [Requirement(text) for text in texts[stage]]
 
 
 def not_locked(packages: Iterable[Pinned], requirements: Iterable[Requirement]) -> list[str]:
@@ -89,7 +98,9 @@ def vulnerabilities(path: Path) -> Iterator[dict[str, Any]]:
 
 def affected(packages: Iterable[Pinned], known: Iterable[dict[str, Any]]) -> list[str]:
     """One line for each vulnerability of a locked version."""
-    versions = {each.name: each.version for each in packages}
+    versions: dict[str, set[str]] = {}
+    for each in packages:
+        versions.setdefault(each.name, set()).add(each.version)
     found = []
     for entry in known:
         if entry.get("withdrawn"):
@@ -99,9 +110,10 @@ def affected(packages: Iterable[Pinned], known: Iterable[dict[str, Any]]) -> lis
             name = canonicalize_name(package.get("name", ""))
             if package.get("ecosystem") != "PyPI" or name not in versions:
                 continue
-            if _is_affected(versions[name], part):
+            its = [version for version in sorted(versions[name]) if _is_affected(version, part)]
+            if its:
                 summary = entry.get("summary") or entry.get("details", "")[:100]
-                found.append(f"{name} {versions[name]}: {entry['id']}: {summary}")
+                found.append(f"{name} {' '.join(its)}: {entry['id']}: {summary}")
                 break
     return found
 
@@ -160,7 +172,7 @@ def bill(packages: Iterable[Pinned]) -> dict[str, Any]:
     }
 
 
-def make_lock() -> None:
+def make_locks() -> None:
     """With uv, which resolves for all Pythons and platforms at once, and takes the hashes of all files from the index
     instead of the files. It asks the index that pip asks, and is not kept."""
     environ = dict(os.environ)
@@ -170,27 +182,26 @@ def make_lock() -> None:
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "uv"]
         subprocess.run(pip, check=True)
-        command = [f"{folder}/bin/uv", "pip", "compile", "--quiet", "--universal", "--no-header"]
-        command += ["--generate-hashes", "--python-version", "3.11", "--upgrade"]
-        command += ["--cache-dir", f"{folder}/cache"]
-        for output, packages in (
-            (LOCK, ["--extra", "dev", "pyproject.toml"]),
-            (DOCS_LOCK, ["--group", "docs", "--constraints", LOCK.name]),  # both in one .venv
-        ):
-            arguments = ["--output-file", output.name, *packages]
-            subprocess.run([*command, *arguments], cwd=ROOT, env=environ, check=True)
+        command = [f"{folder}/bin/uv", "pip", "compile", "-", "--quiet", "--universal"]
+        command += ["--no-header", "--no-annotate", "--generate-hashes", "--python-version", "3.11"]
+        command += ["--upgrade", "--cache-dir", f"{folder}/cache"]
+        for stage in STAGES:  # all in one .venv: none changes what another has
+            command += ["--output-file", str(lock_of(stage))]
+            texts = "\n".join(str(each) for each in wanted(stage))
+            subprocess.run(command, input=texts, text=True, cwd=ROOT, env=environ, check=True)
+            command[-2:] = ["--constraints", str(lock_of(stage))]
 
 
 def main() -> int:
     match sys.argv[1:]:
         case ["lock"]:
-            make_lock()
+            make_locks()
         case ["audit", path]:
-            found = affected(locked(LOCK.read_text()), vulnerabilities(Path(path)))
+            found = affected(packages_of(), vulnerabilities(Path(path)))
             print("\n".join(found) or "none of the locked versions is in the list")
             return 1 if found else 0
         case ["sbom"]:
-            print(json.dumps(bill(locked(LOCK.read_text())), indent=2))
+            print(json.dumps(bill(packages_of()), indent=2))
         case _:
             print(__doc__)
             return 2

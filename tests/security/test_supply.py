@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.security.supply import (
-    DOCS_LOCK,
-    LOCK,
+    STAGES,
     Pinned,
     affected,
     bill,
+    lock_of,
     locked,
     not_locked,
     vulnerabilities,
     wanted,
-    wanted_for_docs,
 )
 
 PACKAGE = Pinned("some-package", "2.5.1", ("0" * 64,))
@@ -44,21 +43,24 @@ def test_what_a_lock_has() -> None:
         f"some_package==2.5.1 \\\n    --hash=sha256:{'0' * 64}\n    # via x\nother==1 ; python_version < '3.12'\n"
     )
     assert found == [PACKAGE, Pinned("other", "1", ())]
-    assert len(not_locked(found, wanted())) == len(wanted())
+    assert len(not_locked(found, wanted("run"))) == len(wanted("run"))
 
 
-def test_the_lock_is_of_this_project() -> None:
-    packages = locked(LOCK.read_text())
-    for_docs = locked(DOCS_LOCK.read_text())
-    assert not_locked(packages, wanted()) == [], "run: python -m tests.security.supply lock"
-    assert not_locked(for_docs, wanted_for_docs()) == [], "the same"
-    assert all(each.hashes for each in [*packages, *for_docs])
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_lock_is_of_this_project(stage: str) -> None:
+    packages = locked(lock_of(stage).read_text())
+    assert not_locked(packages, wanted(stage)) == [], "run: python -m tests.security.supply lock"
+    assert all(each.hashes for each in packages)
 
 
-def test_the_packages_of_the_site_change_no_other() -> None:
-    versions = {each.name: each.version for each in locked(LOCK.read_text())}
-    for each in locked(DOCS_LOCK.read_text()):
-        assert versions.get(each.name, each.version) == each.version, each.name
+def test_no_stage_changes_what_another_has() -> None:
+    found: dict[str, set[str]] = {}
+    for stage in STAGES:
+        versions: dict[str, set[str]] = {}
+        for each in locked(lock_of(stage).read_text()):
+            versions.setdefault(each.name, set()).add(each.version)  # one for each of some Pythons
+        for name, its in versions.items():
+            assert found.setdefault(name, its) == its, name
 
 
 @pytest.mark.parametrize(

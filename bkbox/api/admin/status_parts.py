@@ -155,6 +155,7 @@ class Process:
     has. ``memory_bytes``: resident, with what it shares with the others; ``cpu_percent``: of one processor, since the
     status was last asked for, and over a second at least. ``stalled_s``: for how many seconds it has made no progress,
     0 while it makes some; ``stall``: what it does instead. A stalled process is killed and started again after a while.
+    ``kernel``: the implementation of the inner loops that it runs, "" until it said so.
     """
 
     role: Role
@@ -171,6 +172,7 @@ class Process:
     started_ms: int | None = None
     stalled_s: float = 0.0
     stall: str = ""
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)

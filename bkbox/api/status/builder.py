@@ -149,12 +149,15 @@ def _sum_of_rates(disks: tuple[status.DiskStatus, ...]) -> status.Rates:
 
 
 def _processes(bookie: Supervisor, gathered: CollectedStatus) -> list[status.Process]:
-    found = [status.Process("supervisor", bookie.config.bookie_id, os.getpid(), 0, True)]
+    name, kernel = bookie.config.bookie_id, kernel_in_use()
+    found = [status.Process("supervisor", name, os.getpid(), 0, True, kernel=kernel)]
 
     def add(role: status.Role, child: Child | None, restarts: int, disk: str = "") -> None:
         if child is None:
             return
-        process = status.Process(role, child.name, child.pid, restarts, child.running, disk)
+        process = status.Process(
+            role, child.name, child.pid, restarts, child.running, disk, kernel=child.kernel
+        )
         stall = bookie.progress.stall_of(child)
         if stall is not None:
             process = replace(process, stalled_s=round(stall.seconds, 1), stall=stall.doing)

@@ -6,11 +6,14 @@ zstd is the library that Python has from 3.14 on, in its version for older ones.
 from __future__ import annotations
 
 import importlib
+import sys
 from enum import IntEnum
 from typing import Any
 
 from bkbox.base.words import error_text
 from bkbox.errors import CompressionError, EncodingError
+
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 class Compression(IntEnum):
@@ -25,7 +28,7 @@ def compress(kind: Compression, data: bytes) -> bytes:
     """Compress. Raises CompressionError."""
     match kind:
         case Compression.ZSTD:
-            return bytes(_library(kind, "backports.zstd").compress(data))
+            return bytes(_library(kind, _ZSTD).compress(data))
         case Compression.LZ4:
             return bytes(_library(kind, "lz4.block").compress(data, store_size=False))
         case Compression.NONE:
@@ -40,7 +43,7 @@ def decompress(kind: Compression, data: bytes, size: int) -> bytes:
     try:
         match kind:
             case Compression.ZSTD:
-                library = _library(kind, "backports.zstd")
+                library = _library(kind, _ZSTD)
                 stream = library.ZstdDecompressor()
                 found = stream.decompress(data, max_length=size + 1)
             case Compression.LZ4:

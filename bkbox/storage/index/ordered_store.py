@@ -23,7 +23,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-import plyvel
+try:
+    import plyvel
+except (
+    ModuleNotFoundError
+):  # its fork, of the same interface and for the same files, has the wheels for newer Pythons
+    import plyvel_next as plyvel
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError, IndexDamagedError
 from bkbox.storage.files import Files

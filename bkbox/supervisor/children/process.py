@@ -9,7 +9,7 @@ import signal
 from bkbox.base.values import frozen_struct
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.channel import Handler
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages import ChildBegun, Message
 from bkbox.supervisor.children.child_pool import ChildHandle
 
 
@@ -26,16 +26,21 @@ class Exit:
 
 
 class Child:
-    """A child that runs or has ended. ``name`` is for people. Descriptors sent by the child are not accepted."""
+    """A child that runs or has ended. ``name`` is for people; ``kernel``: the one it runs, empty until it said so.
+    Descriptors sent by the child are not accepted.
+    """
 
     def __init__(self, begun: ChildHandle, name: str, on_message: Handler | None = None) -> None:
         def says(message: Message, fds: list[int]) -> None:
             for fd in fds:
                 os.close(fd)
-            if on_message is not None:
+            if isinstance(message, ChildBegun):
+                self.kernel = message.kernel
+            elif on_message is not None:
                 on_message(message, [])
 
         self.name = name
+        self.kernel = ""
         self.control = AsyncChannel(begun.control, on_message=says)
         self._process = begun.process
         self._loop = asyncio.get_running_loop()

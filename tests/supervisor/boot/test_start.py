@@ -21,13 +21,14 @@ NEVER = {"aiohttp", "rich", "kazoo", "multiprocessing"}
 if kernel_in_use() == "compiled":  # else the library that computes CRC32C loads them
     NEVER |= {"crc32c", "importlib.metadata", "argparse"}
 ASYNC = {"asyncio", "ssl", "concurrent.futures"}
+LEVELDB = {"plyvel", "plyvel_next"}
 CLIENT = {"bkbox.client", "bkbox.protocol.writer", "bkbox.protocol.recovery"}
 
 NOT_NEEDED = {
     "cli.main": NEVER
     | CLIENT
     | {
-        "plyvel",
+        *LEVELDB,
         "bkbox.api.admin.application",
         "bkbox.wire.v2",
         "bkbox.wire.v3",
@@ -39,8 +40,9 @@ NOT_NEEDED = {
     "frontend": NEVER
     | ASYNC
     | CLIENT
-    | {"sqlite3", "plyvel", "click", "dataclasses", "bkbox.config", "bkbox.metadata"},
-    "repair": NEVER | ASYNC | CLIENT | {"sqlite3", "plyvel", "click", "logging", "dataclasses"},
+    | LEVELDB
+    | {"sqlite3", "click", "dataclasses", "bkbox.config", "bkbox.metadata"},
+    "repair": NEVER | ASYNC | CLIENT | LEVELDB | {"sqlite3", "click", "logging", "dataclasses"},
 }
 """Per process: what has no business in it while a healthy bookie starts and nobody asks it anything."""
 

@@ -42,6 +42,7 @@ from bkbox.errors import (
     BootError,
     ConnectionLostError,
     DiskError,
+    DiskFailedError,
     MetadataError,
     MetadataUnavailableError,
 )
@@ -280,13 +281,17 @@ class Supervisor:
         self._keeper.run(self.witnessing.keep(base.store, self.disks))
 
     async def _open(self, disk: Disk) -> None:
-        await open_disk.open_disk(
-            disk,
-            self.config,
-            self.witnessing,
-            self.nursery,
-            lambda message, _fds: self._disk_says(disk, message),
-        )
+        try:
+            await open_disk.open_disk(
+                disk,
+                self.config,
+                self.witnessing,
+                self.nursery,
+                lambda message, _fds: self._disk_says(disk, message),
+            )
+        except DiskFailedError as error:
+            self.witnessing.fail(disk, self.disks, str(error))
+            raise
 
     async def _open_at_boot(self, disk: Disk) -> None:
         with sidelined.guarded(disk):

@@ -19,6 +19,7 @@ from tests.harness.raw import EIO, EOK, RawClient
 from tests.harness.waiting import wait_for
 from tests.repair.space.fulldisk import fill_to_the_last_byte
 
+HOOKS = Path(__file__).parent / "hooks"
 LEDGERS = range(1, 13)
 NEW = 100
 
@@ -122,6 +123,19 @@ def test_a_disk_that_cannot_be_opened_is_out_of_service(bookie: BookieProcess) -
     wait_for(lambda: states(bookie) == ["in service"] * 3, "the disk to come back")
     assert set(codes(bookie).values()) == {EOK}
     assert bookie.stop() == 0
+
+
+def test_a_sync_that_fails_while_a_disk_is_opened_is_noted_elsewhere(
+    bookie: BookieProcess, tmp_path: Path
+) -> None:
+    """The disk itself does not take the note, and opens without an error the next time."""
+    failed = tmp_path / "failed"
+    bookie.start(environment={"FAILED_SYNC": str(failed), "PYTHONPATH": str(HOOKS)})
+    wait_for(lambda: states(bookie) == ["in service"] * 3, "the disk to come back")
+    assert failed.exists()
+    classes = sorted(disk["crash_class"] for disk in bookie.status()["disks"])
+    assert classes == ["host crash", "process crash", "process crash"]
+    assert set(codes(bookie).values()) <= {EOK, EIO}
 
 
 def test_a_disk_that_may_have_lost_something_waits_for_the_one_that_is_away(

@@ -1,16 +1,20 @@
-"""On the path of a bookie by test_drain.py: kills its processes at named points of a move.
+"""On the path of a bookie by test_drain.py: kills its processes at named points of a move; and by test_sidelined.py.
 
 ``MOVE_POINTS`` is a folder with a file ``points``: lines of ``ROLE WHEN MESSAGE [DISK]``, taken one after the other. A
 process of that role (a worker: that of a disk whose path ends so) kills itself ``before`` or ``after`` it has done what
 such a message asks; of the supervisor: has asked for it. A file ``done-N`` says that the N-th was taken.
+
+``FAILED_SYNC`` is a file: the worker that creates it has a sync of its entry log fail. No worker can write a marker.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +63,34 @@ def _around_async(real: Callable[..., Any], place: int) -> Callable[..., Any]:
 
     return waiting
 
+
+def _fail() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def _fail_once(real: Callable[[int], None]) -> Callable[[int], None]:
+    def failing(fd: int) -> None:
+        if "/entrylog/" in os.readlink(f"/proc/self/fd/{fd}"):
+            with suppress(FileExistsError):
+                os.close(os.open(os.environ["FAILED_SYNC"], os.O_CREAT | os.O_EXCL))
+                _fail()
+        real(fd)
+
+    return failing
+
+
+def _fail_markers(real: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def failing(source: Any, target: Any) -> None:
+        if Path(target).name == "DIRTY":
+            _fail()
+        real(source, target)
+
+    return failing
+
+
+if "FAILED_SYNC" in os.environ and _role() == "worker":
+    os.fdatasync = _fail_once(os.fdatasync)  # type: ignore[assignment,arg-type]
+    os.rename = _fail_markers(os.rename)  # type: ignore[assignment]
 
 if "MOVE_POINTS" in os.environ:
     _folder = Path(os.environ["MOVE_POINTS"])

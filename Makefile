@@ -1,6 +1,12 @@
 # make demo    set up what runs a bookie, then show three at work (INPUT=path: your own data, - for standard input)
-# make test    set everything up, then all checks and tests; those with Apache's own clients and bookies need JDK 17
-#              and Maven on PATH, and say that they were skipped where these are not
+# make test    set everything up, then the checks and what a change normally needs of the tests: all tiers but `slow`;
+#              those with Apache's own clients and bookies need JDK 17 and Maven on PATH, and say that they were skipped
+#              where these are not
+# make unit    the tests that stay inside one process
+# make test-slow
+#              the tier `slow`, and the tests of the kernel's users once more with the interpreted kernel
+# make test-all
+#              both: all that exists
 # make check   the checks alone: style, types, import contracts
 # make kernel  compile what has changed of the kernel: the modules that have a .pxd beside them
 # make bench-peers
@@ -32,12 +38,13 @@ DEV := $(VENV)/dev
 SPARK := $(VENV)/spark
 STAMP := $(KERNEL) $(DEV) $(SPARK)
 
-# What a shell has set for another Python would be found before what is installed here.
-unexport PYTHONPATH PYTHONHOME
+# What a shell has set for another Python would be found before what is installed here; and without bytecode every one
+# of the thousands of processes that tests start compiles bkbox anew.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo demo-interpreted test check kernel release bench-peers bench-growth bench-spark bench-repair site soak clean
+.PHONY: demo demo-interpreted unit test test-slow test-all check kernel release bench-peers bench-growth bench-spark bench-repair site soak clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -52,14 +59,24 @@ demo: $(RUN)
 demo-interpreted:
 	@BKBOX_KERNEL=interpreted $(show)
 
-# Thousands of tests start processes of their own beside one another, and a busy machine may keep one of those waiting
-# past any patience. So what failed is run again, by itself; what is wrong fails again, and both runs are printed.
-pytest = $(BIN)/python -m pytest -n 4 --dist worksteal $(1) || \
+# Tests wait more than they compute: WORKERS of them run beside one another. A busy machine may keep a process waiting
+# past any patience. So what failed is run again, by itself; what is wrong fails again, and both runs are printed, with
+# the tests that needed the second one.
+WORKERS ?= 8
+pytest = $(BIN)/python -m pytest -q -n $(WORKERS) $(1) || \
     $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --exitfirst $(1)
 
+unit: $(KERNEL) $(DEV)
+	$(call pytest,-m unit)
+
 test: check
-	$(call pytest,)
+	$(call pytest,-m "not slow")
+
+test-slow: $(STAMP)
+	$(call pytest,-m slow)
 	export BKBOX_KERNEL=interpreted; $(call pytest,tests/native tests/bookie tests/worker tests/frontend tests/ipc)
+
+test-all: test test-slow
 
 check: $(STAMP)
 	$(BIN)/ruff check .

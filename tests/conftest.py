@@ -1,10 +1,20 @@
-"""Fixtures of all tests, and the line that pytest prints at the beginning of a run."""
+"""Fixtures of all tests, their tiers, and what pytest prints at the beginning and the end of a run."""
 
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.fixtures import make_bookie
 from tests.harness.mounts import make_mount
 from tests.harness.seeds import seed_of_the_commit
+from tests.harness.tiers import TESTS, TIERS, note_seconds, scope_of, tier_of, tier_of_path
 from tests.harness.zookeeper import zookeeper
 
 __all__ = ["make_bookie", "make_mount", "zookeeper"]
@@ -16,3 +26,57 @@ settings.load_profile("bkbox")
 
 def pytest_report_header() -> str:
     return f"simulated clusters: seeds from {seed_of_the_commit()} on (SIM_SEED)"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for tier, proves in TIERS.items():
+        config.addinivalue_line("markers", f"{tier}: {proves}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of another tier than ``-m TIER`` or ``-m "not TIER"`` are not even imported."""
+    tier = tier_of_path(collection_path.relative_to(TESTS).as_posix())
+    wanted = config.option.markexpr
+    if tier is None or collection_path.is_dir():
+        return None
+    return wanted == f"not {tier}" or (wanted in TIERS and wanted != tier) or None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if (tier := tier_of(item)) not in {mark.name for mark in item.iter_markers()}:
+            item.add_marker(tier)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    return _ByScope(config, log) if config.getoption("dist") == "load" else None
+
+
+class _ByScope(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Tests and seconds of each tier; in a run of what had failed, the tests that passed now."""
+    tests: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    again = []
+    for outcome in ("passed", "failed", "skipped", "error", ""):
+        for report in terminalreporter.stats.get(outcome, ()):
+            tier = next((name for name in TIERS if name in getattr(report, "keywords", ())), None)
+            if tier is not None:
+                tests[tier] += report.when == "call" or report.outcome == "skipped"
+                seconds[tier] += report.duration
+                if outcome == "passed":
+                    again.append(report.nodeid)
+    if config.getoption("lf", False):
+        for nodeid in again:
+            terminalreporter.write_line(f"NEEDED A SECOND RUN {nodeid}")
+    for tier in tests:
+        terminalreporter.write_line(f"{tier}: {tests[tier]} tests, {seconds[tier]:.0f} s")
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption(
+        "lf", True
+    ):
+        note_seconds({tier: round(seconds[tier]) for tier in tests})

@@ -114,7 +114,7 @@ class CrashBookie(BookieProcess):
             short_address(self.disks[0] / "admin.sock") as address,
             socket.socket(socket.AF_UNIX) as sock,
         ):
-            sock.settimeout(20)
+            sock.settimeout(60)
             sock.connect(address)
             sock.sendall(f"GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             answer = b""

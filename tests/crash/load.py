@@ -60,6 +60,18 @@ class WrongBytes(Violation):
     """It served what was not written there, or what had been overwritten."""
 
 
+class Unreadable(Violation):
+    """It answered EIO for as long as it was asked."""
+
+
+class WrongCrashClass(Violation):
+    """Its disks take what ended them for something else."""
+
+
+BROKEN = (Denied, FenceLost, WrongBytes, Unreadable, WrongCrashClass)
+"""What a bookie that loses writes does; a Violation that is none of these may be a slow machine."""
+
+
 @dataclass(slots=True)
 class Entry:
     """Versions of one entry: the last acknowledged, the number sent, those surely not written."""
@@ -467,7 +479,7 @@ class Load:
             if unknown_ok or not real:
                 return len(unknown)
             if time.monotonic() > deadline:
-                raise Violation(f"no answer but EIO to {len(unknown)} reads, as {unknown[:5]}")
+                raise Unreadable(f"no answer but EIO to {len(unknown)} reads, as {unknown[:5]}")
             wanted = unknown
             time.sleep(0.05)
 

@@ -209,7 +209,7 @@ def test_a_drive_that_lies_is_noticed(bookie: CrashBookie) -> None:
     host = losable(bookie, "sync", lie="sync")
     with (
         closing(KnownLoad(bookie, 5)) as load,
-        pytest.raises(AssertionError, match=r"denied|limbo|host crash|not ready"),
+        pytest.raises(AssertionError, match=r"denied|acknowledged|limbo|host crash|not ready"),
     ):
         for _ in range(30):
             load.run(100)

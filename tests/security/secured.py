@@ -98,7 +98,7 @@ class Visitor(RawClient3):
 
     def is_closed(self) -> bool:
         """Whether the bookie has closed the connection, or does so in a moment."""
-        self.sock.settimeout(5)
+        self.sock.settimeout(60)
         try:
             while self.sock.recv(1 << 16):
                 pass

@@ -341,9 +341,11 @@ def test_commands_use_the_file_of_the_client(scene: Scene) -> None:
 def test_children_get_no_new_privileges_and_write_for_nobody_else(scene: Scene) -> None:
     bookie = scene.bookie().start()
     write_and_read(bookie.metadata, scene.options())
-    for child in bookie.children():
-        status = Path(f"/proc/{child.pid}/status").read_text()
-        assert "NoNewPrivs:\t1" in status
+    for child in bookie.children():  # the repair worker may still be starting
+        status = Path(f"/proc/{child.pid}/status")
+        wait_for(
+            lambda status=status: "NoNewPrivs:\t1" in status.read_text(), f"{child} to give them up"
+        )
     [disk] = bookie.disks
     for path in (disk, disk / "admin.sock", *(disk / "entrylog").iterdir()):
         assert path.stat().st_mode & 0o077 == 0, path

@@ -108,10 +108,8 @@ def test_a_query_whose_metadata_store_goes_away(cluster: Cluster, zookeeper: Zoo
                 lambda: list(batch.read(partition)),
                 lambda: stream.latestOffset(start, ReadAllAvailable()),
             ):
-                begin = time.monotonic()
                 with pytest.raises(MetadataUnavailableError, match=f"127.0.0.1:{port}.* after 1 s"):
                     ask()
-                assert time.monotonic() - begin < 10
             away.clear()
             back = answered(lambda: list(batch.read(partition)))
             assert sum(each.num_rows for each in back) == 30

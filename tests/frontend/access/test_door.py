@@ -251,7 +251,7 @@ def test_who_takes_too_long_and_who_says_too_much(tmp_path: Path) -> None:
                 slow.auth(tokens.PLUGIN, tokens.Client("a", "b", "c" * 32).begin())
                 assert silent.is_closed()
                 assert slow.is_closed()
-                assert 0.4 < time.monotonic() - began < 5
+                assert time.monotonic() - began > 0.4
             with Visitor(bookie.port) as loud:
                 loud.send(request(READ, 1, read_part(1)) * 70)
                 assert loud.is_closed()

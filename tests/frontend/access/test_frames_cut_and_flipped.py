@@ -95,7 +95,9 @@ def test_a_header_that_comes_byte_by_byte_is_no_progress(tmp_path: Path) -> None
                     continue
                 except ConnectionError:
                     break
-            assert 0.5 < time.monotonic() - began < 8, "it was closed in time"
+            else:
+                pytest.fail("every byte was taken")
+            assert time.monotonic() - began > 0.5
 
     run(tmp_path, order(), story, frame_timeout_s=0.5)
 

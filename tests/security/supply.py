@@ -1,12 +1,10 @@
-"""What the project is made of: locks with hashes, a check against a list of vulnerabilities, a bill of materials.
+"""What the project is made of: locks with hashes, and a check against a list of vulnerabilities.
 
 ``python -m tests.security.supply lock``
     make requirements/*.lock anew, one for each stage of the set-up; asks the index, by uv
 ``python -m tests.security.supply audit FILE``
     compare them with the vulnerabilities in FILE, a JSON list or a folder of them in OSV's format (https://osv.dev
     offers all of PyPI's as one archive); without a network
-``python -m tests.security.supply sbom``
-    print a CycloneDX document of them
 """
 
 from __future__ import annotations
@@ -144,34 +142,6 @@ def _in_range(version: Version, events: Iterable[dict[str, str]]) -> bool:
     return inside
 
 
-def bill(packages: Iterable[Pinned]) -> dict[str, Any]:
-    """CycloneDX 1.5."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "version": 1,
-        "metadata": {
-            "component": {
-                "type": "application",
-                "name": project["name"],
-                "version": project["version"],
-                "licenses": [{"license": {"id": project["license"]}}],
-            }
-        },
-        "components": [
-            {
-                "type": "library",
-                "name": each.name,
-                "version": each.version,
-                "purl": f"pkg:pypi/{each.name}@{each.version}",
-                "hashes": [{"alg": "SHA-256", "content": text} for text in each.hashes],
-            }
-            for each in packages
-        ],
-    }
-
-
 def make_locks() -> None:
     """With uv, which resolves for all Pythons and platforms at once, and takes the hashes of all files from the index
     instead of the files. It asks the index that pip asks, and is not kept."""
@@ -200,8 +170,6 @@ def main() -> int:
             found = affected(packages_of(), vulnerabilities(Path(path)))
             print("\n".join(found) or "none of the locked versions is in the list")
             return 1 if found else 0
-        case ["sbom"]:
-            print(json.dumps(bill(packages_of()), indent=2))
         case _:
             print(__doc__)
             return 2

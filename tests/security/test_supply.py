@@ -11,7 +11,6 @@ from tests.security.supply import (
     STAGES,
     Pinned,
     affected,
-    bill,
     lock_of,
     locked,
     not_locked,
@@ -90,9 +89,3 @@ def test_lists_of_vulnerabilities(tmp_path: Path) -> None:
     assert affected([PACKAGE], vulnerabilities(tmp_path)) == [
         "some-package 2.5.1: PYSEC-1: it breaks"
     ]
-
-
-def test_the_bill_of_materials() -> None:
-    made = bill([PACKAGE])
-    assert made["components"][0]["purl"] == "pkg:pypi/some-package@2.5.1"
-    assert json.dumps(made)

@@ -13,10 +13,13 @@ from tests.harness.processes import BKBOX, BookieProcess, free_port
 from tests.harness.waiting import wait_for
 
 
-def run(*arguments: object, descriptors: int = 0) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: object, descriptors: int = 0, file_bytes: int = resource.RLIM_INFINITY
+) -> subprocess.CompletedProcess[str]:
     def limit() -> None:
         if descriptors:
             resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
     command = [*BKBOX, *map(str, arguments)]
     return subprocess.run(
@@ -130,3 +133,13 @@ def test_what_the_system_refuses_is_no_traceback(tmp_path: Path) -> None:
         done = run(*command)
         assert done.returncode != 0, command
         assert "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_configuration_that_cannot_be_written_is_not_left_behind(tmp_path: Path) -> None:
+    """As on a full disk: what is left would be in the way of the next try."""
+    name = tmp_path / "bookie.toml"
+    words = ("--disk", tmp_path / "d", "--metadata", f"sqlite:{tmp_path}/m", "--listen", "h:1")
+    done = run("init", "--config", name, *words, file_bytes=100)
+    assert done.returncode == 2
+    assert done.stderr == f"error: cannot write {name}: File too large\n"
+    assert list(tmp_path.iterdir()) == []

@@ -86,7 +86,12 @@ def _group(number: int) -> str:
 
 
 def create(path: Path, text: str) -> None:
-    """Create a file that its owner alone may write, whatever the umask. Raises OSError, FileExistsError among them."""
+    """Create a file that its owner alone may write, whatever the umask; after an error there is none. Raises OSError,
+    FileExistsError among them."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+    except BaseException:
+        path.unlink()
+        raise

@@ -124,4 +124,4 @@ def _decoded(data: bytes) -> TailMark | None:
     if _CRC.unpack(checksum)[0] != crc32c(fields):
         return None
     magic, *values = _MARK.unpack(fields)
-    return TailMark(*values, durable=magic == _DURABLE) if magic in (_DURABLE, _WRITTEN) else None
+    return TailMark(*[*values, magic == _DURABLE]) if magic in (_DURABLE, _WRITTEN) else None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from bkbox_tui.sources import Bookie
 
-from bkbox.api.admin.remote import remote
+from bkbox.api.cluster.asking import Reach
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.client import options
 from tests.harness.processes import BookieProcess, bkbox, free_port
@@ -128,9 +128,13 @@ def test_who_else_is_there(scene: Scene) -> None:
     """Over the API, on a screen elsewhere, and in the list of the cluster: as each published it."""
 
     async def look() -> list[tuple[str, str, str | None]]:
-        there = remote(scene.url, scene.folder / "token")
-        peers = await Bookie(there, None, lambda: 0).peers()
-        return [(peer.member.id, peer.member.mode, peer.member.version) for peer in peers]
+        reach = Reach(scene.folder / "token", plain_text=False)
+        there = Bookie(reach.address(scene.url), None, lambda: 0, reach)
+        async with there.cluster() as (watch, asker):
+            watch.poll()
+            await watch.finish()
+            assert str(asker.reached[scene.bookie.bookie_id]) == scene.url
+            return [(row.bookie, row.state, row.report.version) for row in watch.rows()]
 
     with pytest.MonkeyPatch.context() as patch:
         authority = scene.folder / "authority" / "ca.pem"

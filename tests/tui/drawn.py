@@ -12,10 +12,9 @@ from xml.etree import ElementTree
 
 from bkbox_tui.app import Tui
 from bkbox_tui.keys import PANELS
-from bkbox_tui.snapshot import Snapshot
 from textual.pilot import Pilot
 
-from tests.tui.screens import LARGE, SMALL, Staged, in_limbo, limbo_job, lines_of, settled
+from tests.tui.screens import LARGE, NOW_MS, SMALL, Staged, in_limbo, lines_of, past, settled
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -55,11 +54,10 @@ def snapshot_of(panel: str, size: tuple[int, int]) -> Path:
 
 
 def _screen() -> Tui:
-    app = Tui(
-        Staged(Snapshot(1_700_000_000_000, in_limbo(), (limbo_job(),))),
-        wall_ms=lambda: 1_700_000_000_000,
-        recordings=Path("/nonexistent"),
-    )
+    snapshots = list(past(in_limbo()))
+    app = Tui(Staged(snapshots[-1]), wall_ms=lambda: NOW_MS, recordings=Path("/nonexistent"))
+    for snapshot in snapshots:
+        app.view.take(snapshot)
     app.animation_level = "none"  # half of a movement might look like its end
     return app
 

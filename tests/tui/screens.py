@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bkbox_tui.app import Tui
 from bkbox_tui.snapshot import Snapshot
-from bkbox_tui.sources import Bookie, CookieView, Peer
+from bkbox_tui.sources import Bookie, CookieView
 
 from bkbox.api.admin.cluster_members import Member
 from bkbox.api.admin.limbo import LimboLedger
 from bkbox.api.admin.status import (
     Boot,
+    CookieField,
+    Cookies,
     Counts,
+    Device,
     DiskStatus,
     Latency,
     Limbo,
     Process,
+    Rates,
     Replay,
     Role,
     Stage,
     Status,
     StatusWarning,
 )
+from bkbox.api.cluster.rows import BookieRow, Report, row_of
 from bkbox.errors import NoSuchLedgerError
 from bkbox.jobs.job import Amount, Blocker, Job, JobKind, JobState, ProgressEstimate, Rate
 
@@ -92,6 +99,12 @@ def healthy(adds: int = 1_000) -> Status:
         ),
         kernel="compiled",
         taken_ms=NOW_MS,
+        cookies=Cookies(
+            True,
+            tuple(
+                CookieField(f"/data/{name}", "instanceId", "5f1d", "5f1d", True) for name in "ab"
+            ),
+        ),
     )
 
 
@@ -109,7 +122,10 @@ def in_limbo(ledgers: int = 17, blocked: int = 1) -> Status:
         healthy(),
         limbo=Limbo(ledgers, 3, 1_000, 50, 40, 1 << 20, None if blocked else 45.0, blockers),
         warnings=(
-            StatusWarning(f"{ledgers} ledgers are in limbo: repair is at work", "bkbox status"),
+            StatusWarning(
+                f"{ledgers} ledgers are in limbo: repair is at work",
+                "bkbox job watch 3 --config bookie.toml",
+            ),
         ),
     )
 
@@ -152,7 +168,7 @@ class Staged(Bookie):
         super().__init__(Path("/nonexistent/admin.sock"), None, lambda: 0)
         self._script = Script(snapshots)
         self.ledgers = list(ledgers)
-        self.peer_count = 3
+        self.peer_count = 5
         self.asked = 0
 
     async def take(self) -> Snapshot:
@@ -217,18 +233,73 @@ class Staged(Bookie):
             {"id": "10.0.9.9:3181", "instance": "7777", **said},
         ]
 
-    async def peers(self) -> list[Peer]:
-        hosts = [f"10.0.{number // 250}.{number % 250 + 1}" for number in range(self.peer_count)]
-        return [
-            Peer(
-                Member(
-                    *(f"{host}:3181", f"{host}:3181", "writable", "/rack1", "bkbox 0.1.0"),
-                    f"https://{host}:8080",
+    @asynccontextmanager
+    async def cluster(self) -> AsyncIterator[tuple[Any, Any]]:
+        yield StagedCluster(self.peer_count), StagedCluster(0)
+
+
+class StagedCluster:
+    """Bookies of which the second is read-only, the third does not answer, and the fourth has stuck ledgers."""
+
+    problem = ""
+
+    def __init__(self, count: int) -> None:
+        self.reached: dict[str, Path] = {"10.0.0.2:3181": Path("/nonexistent/2.sock")}
+        self._rows = [_bookie(number) for number in range(count)]
+
+    def poll(self) -> None:
+        """Nothing: it never changes."""
+
+    def rows(self) -> list[BookieRow]:
+        return self._rows
+
+
+def _bookie(number: int) -> BookieRow:
+    host = f"10.0.{number // 250}.{number % 250 + 1}"
+    name = f"{host}:3181"
+    member = Member(name, name, "writable", "/rack1", "bkbox 0.1.0", f"https://{host}:8080")
+    report = Report(
+        *("writable", "ok", (), 400 << 30, (400 - 7 * (number % 50 + 1)) << 30, 2, 2),
+        *(1_200.0 + number, 310.0, 5.2e6, 3_100, 210, 0, 0, 0, (), NOW_MS - 86_400_000),
+        version="bkbox 0.1.0",
+    )
+    if number == 1:
+        why = ("disk /data/a takes no entries for lack of room: disk full",)
+        report = replace(report, state="read-only", verdict="warn", problems=why, adds=0.0)
+    if number == 2:
+        return row_of(member, report, 12.4, "no bookie is running: nothing answers")
+    if number == 3:
+        why = ("17 ledgers are in limbo, 1 of them stuck: repair is at work",)
+        report = replace(
+            report, verdict="warn", problems=why, limbo=17, stuck=1, short=961, jobs=("limbo 15%",)
+        )
+    return row_of(member, report, None, "")
+
+
+def past(status: Status, seconds: int = 200) -> Iterable[Snapshot]:
+    """The snapshots before one of this status, a second apart: its load and its limbo as they became what they are."""
+    adds = reads = busy_ms = 0
+    for second in range(seconds, -1, -1):
+        wave = 1 + (second * 7 % 20) / 40 + (second % 97) / 97
+        adds, reads, busy_ms = adds + int(600 * wave), reads + int(90 * wave), busy_ms + 310
+        disks = tuple(
+            replace(
+                disk,
+                counts=Counts(adds, 4_096 * adds, reads),
+                rates=Rates(600 * wave, 2.6e6 * wave, 90 * wave),
+                device=Device(f"sd{disk.path[-1]}", "ext4", busy_ms=busy_ms),
+                operations=tuple(
+                    replace(each, recent_p99_us=int(each.recent_p99_us * wave))
+                    for each in disk.operations
                 ),
-                50 << 30,
             )
-            for host in hosts
-        ]
+            for disk in status.disks
+        )
+        limbo = status.limbo
+        if limbo.ledgers:
+            limbo = replace(limbo, ledgers=limbo.ledgers + second // 20)
+        now_ms = NOW_MS - 1_000 * second
+        yield Snapshot(now_ms, replace(status, disks=disks, limbo=limbo), (limbo_job(),))
 
 
 def screen(*snapshots: Snapshot) -> Tui:

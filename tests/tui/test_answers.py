@@ -65,7 +65,7 @@ def test_what_is_stuck_comes_before_warnings() -> None:
         "ledger 1: 1 entries are missing: 10.0.0.2:3181 is away",
         "bring back 10.0.0.2:3181",
     )
-    assert steps[1][1] == "bkbox status"
+    assert steps[1][1] == "bkbox job watch 3 --config bookie.toml"
 
 
 def test_paused_work_is_named_as_that() -> None:

@@ -11,7 +11,7 @@ from bkbox_tui.view import View
 
 from bkbox.api.admin.status import StatusWarning
 from bkbox.jobs.job import JobState
-from tests.tui.screens import healthy, in_limbo, limbo_job
+from tests.tui.screens import Script, healthy, in_limbo, limbo_job
 
 
 def said(before: Snapshot | None, after: Snapshot) -> list[tuple[Severity, str]]:
@@ -75,7 +75,7 @@ def test_a_warning_whose_number_changes_is_no_news() -> None:
 
 
 def test_events_are_bounded() -> None:
-    view = View()
+    view = View(Script([]))
     for number in range(EVENTS_MAX):
         view.take(Snapshot(2 * number, healthy()))
         view.take(Snapshot(2 * number + 1, None, (), "gone"))

@@ -11,6 +11,7 @@ import pytest
 from bkbox_tui.app import Tui
 from bkbox_tui.dialogs import HelpScreen, Page, Question
 from bkbox_tui.keys import KEYS, PANELS, Key
+from bkbox_tui.panels.cluster import Cluster
 from bkbox_tui.panels.events import Events
 from bkbox_tui.panels.limbo import Limbo
 from bkbox_tui.recording import read_recording
@@ -132,7 +133,39 @@ async def filters(seen: Seen, key: Key) -> None:
     assert not seen.app.query_one(Limbo).query_one(Input).display
 
 
+async def opens(seen: Seen, key: Key) -> None:
+    """A bookie that answered is shown on all panels, and escape leads back; of another, all that is known is."""
+    table = seen.app.query_one(Cluster).query_one(Table)
+    await seen.until(lambda: table.row_count == 5)
+    await seen.press("home", key.key)
+    await seen.until(lambda: isinstance(seen.app.screen, Page))
+    await seen.says("10.0.0.3:3181: [X] no answer 12 s", "nothing answers")
+    await seen.press("escape")
+    await seen.closed()
+    await seen.press("down", key.key)
+    await seen.until(lambda: seen.app.panel_name == "overview")
+    await seen.until(lambda: "/nonexistent/2.sock" in lines_of(seen.app)[0])
+    await seen.until(lambda: "NOT CONNECTED" in lines_of(seen.app)[0])
+    await seen.press("escape")
+    await seen.until(lambda: seen.app.panel_name == "cluster")
+    await seen.until(lambda: "10.0.0.1:3181  connected" in lines_of(seen.app)[0])
+
+
+async def copies(seen: Seen, key: Key) -> None:
+    await seen.press(key.key)
+    await seen.until(lambda: seen.app.clipboard == "bring back 10.0.0.2:3181")
+
+
+async def draws(seen: Seen, key: Key) -> None:
+    await seen.press(key.key)
+    await seen.until(lambda: bool([*seen.folder.glob("bkbox-*.svg")]))
+    (picture,) = seen.folder.glob("bkbox-*.svg")
+    assert "Safe?" in picture.read_text().replace("\N{NO-BREAK SPACE}", " ").replace("&#160;", " ")
+
+
 async def shows_all_rows(seen: Seen, key: Key) -> None:
+    seen.app.action_panel("limbo")
+    await seen.until(lambda: seen.app.panel_name == "limbo")
     table = seen.app.query_one(Limbo).query_one(Table)
     line = seen.app.query_one(Limbo).query_one(Input)
     for typed in ([*"2 entries"], [*"2 entries", "enter"]):  # while it is typed, and afterwards
@@ -225,10 +258,10 @@ async def cancels_by_id(seen: Seen, key: Key) -> None:
 
 
 async def changes_colours(seen: Seen, key: Key) -> None:
-    for theme in ("textual-light", "ansi-dark", "textual-dark"):
+    for theme in ("bkbox-light", "ansi-dark", "bkbox-dark"):
         await seen.press(key.key)
         await seen.until(lambda theme=theme: seen.app.theme == theme)
-        await seen.says("safe?", "[X]")
+        await seen.says("Safe?", "[X]")
 
 
 async def leaves(seen: Seen, key: Key) -> None:
@@ -245,7 +278,10 @@ CHECKS: dict[str, Callable[[Seen, Key], Awaitable[None]]] = {
     "record": records,
     "refresh": looks_now,
     "filter": filters,
-    "unfilter": shows_all_rows,
+    "leave": shows_all_rows,
+    "open": opens,
+    "copy": copies,
+    "picture": draws,
     "sort": sorts,
     "explain": explains,
     "severity": leaves_out,
@@ -269,7 +305,7 @@ def test_every_key_does_what_it_says(tmp_path: Path, size: tuple[int, int]) -> N
             await until(pilot, lambda: app.view.snapshot is not None)
             seen = Seen(app, pilot, bookie, tmp_path)
             for key in KEYS:
-                panel = key.panel or PANELS[0][0]
+                panel = (*key.panels, PANELS[0][0])[0]
                 if not key.action.startswith("panel("):
                     app.action_panel(panel)
                     await seen.until(lambda panel=panel: app.panel_name == panel)

@@ -42,9 +42,9 @@ def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: "nothing is missing" in text_of(app))
             assert "connected" in lines_of(app)[0]
-            taken = r"\d+ (s|min) +\d+% +\d[\d.]+ MiB +0 +\d+"
-            for role in ("supervisor", "frontend", "repair"):
-                await until(pilot, lambda row=rf"{role} +{taken}": says(app, row))
+            for role in ("supervisor", "frontend", "repair", "2 workers"):
+                cell = rf"\[\+\] {role} +\d+% +\d[\d.]+ MiB"
+                await until(pilot, lambda cell=cell: says(app, cell))
             await pilot.press("2")
             worker = r"worker: up \d+ (s|min), cpu \d+%, memory \d[\d.]+ MiB, restarts 0, pid \d+"
             await until(pilot, lambda: says(app, worker))
@@ -52,10 +52,12 @@ def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path
             await until(pilot, lambda: "[+] cookies of disks" in text_of(app))
             assert "RECORDING" in lines_of(app)[0]
             await pilot.press("6")
-            await until(pilot, lambda: f"{bookie.bookie_id} (this one)" in text_of(app))
+            await until(pilot, lambda: f"{bookie.bookie_id} *  [+] writable" in text_of(app))
             await pilot.press("8")
             await until(pilot, lambda: "metadata_wait_s" in text_of(app))
+            await pilot.press("6")
             bookie.kill()
+            await until(pilot, lambda: f"{bookie.bookie_id} *  [X] down" in text_of(app))
             await pilot.press("1")
             await until(pilot, lambda: "NOT CONNECTED" in lines_of(app)[0])
             await until(pilot, lambda: "not stopped cleanly" in text_of(app))

@@ -90,7 +90,7 @@ def test_in_a_terminal(tmp_path: Path, term: str) -> None:
         for second in range(3):
             recorder.add(Snapshot(1_000 * second, in_limbo(), (limbo_job(),)))
     with shown(recording, term) as (terminal, process):
-        terminal.says(ENTERS, b"LIMBO 17", b"safe?")
+        terminal.says(ENTERS, b"LIMBO 17", b"Safe?")
         for number in range(100):
             terminal.resize(1 + number * 7 % 200, 1 + number * 5 % 60)
         terminal.resize(20, 5)

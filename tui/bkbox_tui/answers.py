@@ -61,6 +61,9 @@ def safety(status: Status) -> tuple[Level, str]:
         return Level.WARNING, (
             f"{_ledgers(status.limbo.ledgers)} in limbo: nothing acknowledged is denied, some copies may be missing"
         )
+    if status.copies.short:
+        short = amount(status.copies.short)
+        return Level.WARNING, f"{short} copies are missing here; a check brings them back from peers"
     if status.state != "running":
         return Level.BUSY, f"the bookie is {status.state}"
     if not status.writable:
@@ -86,15 +89,15 @@ def _while_down(snapshot: Snapshot) -> Answers:
 def _doing(status: Status, jobs: tuple[Job, ...]) -> str:
     if status.state != "running":
         return status.boot.phase
-    at_work = _at_work(jobs)
-    if not at_work:
+    found = at_work(jobs)
+    if not found:
         return "serving; no other work"
-    described = [f"{job.kind.value}{_part(job)}" for job in at_work[:3]]
-    more = f" and {len(at_work) - 3} more" if len(at_work) > 3 else ""
+    described = [f"{job.kind.value}{_part(job)}" for job in found[:3]]
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     return "serving, and " + ", ".join(described) + more
 
 
-def _at_work(jobs: tuple[Job, ...]) -> list[Job]:
+def at_work(jobs: tuple[Job, ...]) -> list[Job]:
     """The jobs at work, without idle ones that wait for work, possibly for ever."""
     return [job for job in jobs if job.state in _AT_WORK and not job.standing_by]
 
@@ -107,14 +110,14 @@ def _part(job: Job) -> str:
 
 
 def _how_long(status: Status, jobs: tuple[Job, ...]) -> str:
-    at_work = _at_work(jobs)
+    found = at_work(jobs)
     if status.limbo.ledgers:
         return f"limbo: {span(status.limbo.eta_s)}"
-    if not at_work:
+    if not found:
         return "nothing to wait for"
-    if any(job.eta_s is None for job in at_work):
+    if any(job.eta_s is None for job in found):
         return "unknown"
-    return span(max(job.eta_s or 0.0 for job in at_work))
+    return span(max(job.eta_s or 0.0 for job in found))
 
 
 def _next(status: Status) -> tuple[tuple[str, str], ...]:

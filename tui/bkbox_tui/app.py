@@ -23,15 +23,19 @@ from bkbox.base import waits
 from bkbox.base.words import error_text, rate_of
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job, JobAction, JobState
+from bkbox_tui import themes
 from bkbox_tui.dialogs import HelpScreen, Page, Question
 from bkbox_tui.explain import explained
+from bkbox_tui.glyphs import AsciiFilter
 from bkbox_tui.keys import KEYS, PANELS, keys_of
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.panels.cluster import Cluster, details
 from bkbox_tui.panels.disks import Disks
 from bkbox_tui.panels.events import Events
 from bkbox_tui.panels.jobs import Jobs
 from bkbox_tui.panels.limbo import Limbo
-from bkbox_tui.panels.on_demand import Cluster, Cookies, Diagnostics
+from bkbox_tui.panels.listing import Listing
+from bkbox_tui.panels.on_demand import Cookies, Diagnostics
 from bkbox_tui.panels.overview import Overview
 from bkbox_tui.recording import Recorder
 from bkbox_tui.sources import Bookie, Source
@@ -43,11 +47,12 @@ EVERY_S = 1.0
 """Seconds between two snapshots."""
 
 _WIDTH_MIN, _HEIGHT_MIN = 40, 10
-_THEMES = ("textual-dark", "textual-light", "ansi-dark")
 
 
 class Tui(App[None]):
-    """The application. ``record``: a recorder that runs from the beginning; ``recordings``: the folder for others."""
+    """The application. ``record``: a recorder that runs from the beginning; ``recordings``: the folder for others and
+    for pictures; ``plain``: the terminal has ASCII alone. ``source`` is that of the bookie that is open.
+    """
 
     TITLE = "bkbox"
     CSS = """
@@ -77,10 +82,16 @@ class Tui(App[None]):
         wall_ms: Callable[[], int],
         recordings: Path,
         record: Recorder | None = None,
+        plain: bool = False,
     ) -> None:
         super().__init__()
-        self.source = source
-        self.view = View()
+        self._home = source
+        self.view = View(source)
+        for theme in (themes.LIGHT, themes.DARK):
+            self.register_theme(theme)
+            self.theme = theme.name
+        if plain:
+            self._filters.append(AsciiFilter())
         self._wall_ms = wall_ms
         self._recordings = recordings
         self._recorder = record
@@ -100,12 +111,12 @@ class Tui(App[None]):
         with ContentSwitcher(id="panels", initial=PANELS[0][0]):
             yield Overview(id="overview")
             yield Disks(id="disks")
-            yield Limbo(self.source, id="limbo")
+            yield Limbo(id="limbo")
             yield Jobs(id="jobs")
-            yield Cookies(self.source, id="cookies")
-            yield Cluster(self.source, id="cluster")
+            yield Cookies(id="cookies")
+            yield Cluster(self._home, id="cluster")
             yield Events(id="events")
-            yield Diagnostics(self.source, id="diagnostics")
+            yield Diagnostics(id="diagnostics")
         yield Footer()
 
     def notify(
@@ -123,16 +134,25 @@ class Tui(App[None]):
     def on_mount(self) -> None:
         waits.tell(self.notify)
         self.query_one(Tabs).can_focus = False
-        self.run_worker(self._watch(), exit_on_error=True)
+        self._begin_watch()
         self.set_interval(EVERY_S, self._draw_top)
         self.set_interval(EVERY_S, self._measure)
+        self.set_interval(EVERY_S / 2, self._ask_cluster)
         self._draw()
 
     def on_unmount(self) -> None:
         if self._recorder is not None:
             self._recorder.close()
 
+    @property
+    def source(self) -> Source:
+        return self.view.source
+
     # ---- snapshots ----------------------------------------------------------------------------------
+
+    def _begin_watch(self) -> None:
+        """Watches the open bookie, and no other any more."""
+        self.run_worker(self._watch(), exclusive=True, group="watch", exit_on_error=True)
 
     async def _watch(self) -> None:
         while not self._ended:
@@ -143,12 +163,16 @@ class Tui(App[None]):
                 await asyncio.wait_for(self._look.wait(), EVERY_S)
 
     async def _take(self) -> None:
-        snapshot = await self.source.take()
+        view = self.view
+        snapshot = await view.source.take()
+        if view is not self.view:
+            return
         if snapshot is None:
             self._ended = True
         else:
-            self.view.take(snapshot)
-            self._record(lambda recorder: recorder.add(snapshot))
+            view.take(snapshot)
+            if view.source is self._home:
+                self._record(lambda recorder: recorder.add(snapshot))
         self._draw()
 
     def _record(self, write: Callable[[Recorder], None]) -> None:
@@ -167,6 +191,12 @@ class Tui(App[None]):
             # Panels under a dialog are not visible.
             if len(self.screen_stack) == 1 and panel.is_mounted and panel.is_attached:
                 panel.show(self.view)
+
+    def _ask_cluster(self) -> None:
+        with suppress(NoMatches):
+            panel = self.panel
+            if isinstance(panel, Cluster) and not self._frozen and len(self.screen_stack) == 1:
+                panel.tick()
 
     def _draw_top(self) -> None:
         snapshot = self.view.snapshot
@@ -213,7 +243,7 @@ class Tui(App[None]):
         panel = self.panel
         self.set_focus(next(iter(panel.query(Table)), None), scroll_visible=False)
         self._draw()
-        self.run_worker(panel.look(), exclusive=True, group="on demand")
+        self.run_worker(panel.look(self.source), exclusive=True, group="on demand")
         self.refresh_bindings()
 
     def action_next_panel(self) -> None:
@@ -264,7 +294,7 @@ class Tui(App[None]):
     def action_refresh(self) -> None:
         self._frozen = False
         self._look.set()
-        self.run_worker(self.panel.look(), exclusive=True, group="on demand")
+        self.run_worker(self.panel.look(self.source), exclusive=True, group="on demand")
 
     def action_freeze(self) -> None:
         self._frozen = not self._frozen
@@ -296,17 +326,64 @@ class Tui(App[None]):
         self._draw_top()
 
     def action_theme(self) -> None:
-        at = _THEMES.index(self.theme) if self.theme in _THEMES else -1
-        self.theme = _THEMES[(at + 1) % len(_THEMES)]
+        at = themes.NAMES.index(self.theme) if self.theme in themes.NAMES else -1
+        self.theme = themes.NAMES[(at + 1) % len(themes.NAMES)]
 
     def action_filter(self) -> None:
-        self.query_one(Limbo).filter()
-
-    def action_unfilter(self) -> None:
-        self.query_one(Limbo).unfilter()
+        if isinstance(self.panel, Listing):
+            self.panel.filter()
 
     def action_sort(self) -> None:
-        self.query_one(Limbo).sort()
+        if isinstance(self.panel, Listing):
+            self.panel.sort()
+
+    def action_leave(self) -> None:
+        if self.panel.clear():
+            self._draw()
+        elif self.source is not self._home:
+            self._show(self._home)
+            self.action_panel("cluster")
+
+    def action_open(self) -> None:
+        panel = self.query_one(Cluster)
+        row, source = panel.selected, self._home
+        if row is None or not isinstance(source, Bookie):
+            self.notify("there is no bookie under the cursor", severity="warning")
+            return
+        address = panel.address_of(row)
+        if row.bookie == source.bookie_id:
+            self._show(source)
+            self.action_panel("overview")
+        elif address is not None:
+            self._show(source.other(address))
+            self.action_panel("overview")
+        else:
+            page = Page(row.bookie, details(row))
+            self.push_screen(page, lambda _none: self._draw())
+
+    def _show(self, source: Source) -> None:
+        """Opens a bookie: all panels are about it from now on."""
+        if source is not self.source:
+            self.view = View(source)
+            self._begin_watch()
+            self._draw()
+
+    def action_copy(self) -> None:
+        commands = [command for _, command in self.view.answers.next_steps if command]
+        if not commands:
+            self.notify("no command is advised", severity="warning")
+            return
+        self.copy_to_clipboard(commands[0])
+        self.notify(f"copied: {commands[0]}")
+
+    def action_picture(self) -> None:
+        path = self._recordings / f"bkbox-{self._wall_ms()}.svg"
+        try:
+            self.save_screenshot(path.name, str(path.parent))
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error_text(error)}", severity="error")
+        else:
+            self.notify(f"the screen is in {path}")
 
     def action_explain(self) -> None:
         ledger, source = self.query_one(Limbo).selected, self.source

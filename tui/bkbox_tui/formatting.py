@@ -63,11 +63,3 @@ def micros(us: float) -> str:
     if us < 1_000:
         return f"{us:.0f} us"
     return f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.1f} s"
-
-
-def bar(share: float | None, width: int) -> str:
-    """A bar of ``width`` characters; a neutral one if the share is not known."""
-    if share is None:
-        return "·" * width
-    full = round(min(1.0, max(0.0, share)) * width)
-    return "█" * full + "░" * (width - full)

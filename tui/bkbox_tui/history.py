@@ -1,49 +1,72 @@
-"""Rates and latencies over the last minutes, from the counters in snapshots. Pure; bounded."""
+"""Rates, latencies and the number of ledgers in limbo over the last minutes. Pure; bounded."""
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 
-from bkbox.api.admin.status import Status
+from bkbox.api.admin.status import DiskStatus, Status
+from bkbox.api.cluster.rows import recent_p99_us
 from bkbox_tui.snapshot import Snapshot
 
-POINTS = 120
+POINTS = 240
+"""Snapshots kept: as many as a wide terminal has columns for."""
 
 
+def _series() -> deque[float]:
+    return deque(maxlen=POINTS)
+
+
+@dataclass(slots=True)
 class History:
-    """Adds per second, and the free share of the disks, of the last POINTS snapshots."""
+    """Of the last POINTS snapshots: adds and reads per second, their p99 latencies in microseconds, ledgers in limbo.
+    ``busy``: the share of the last interval in which a disk's device was busy, by uuid of the disk."""
 
-    def __init__(self) -> None:
-        self.adds_per_s: deque[float] = deque(maxlen=POINTS)
-        self.p99_us: deque[float] = deque(maxlen=POINTS)
-        self._before: tuple[int, int] | None = None
+    adds_per_s: deque[float] = field(default_factory=_series)
+    reads_per_s: deque[float] = field(default_factory=_series)
+    add_p99_us: deque[float] = field(default_factory=_series)
+    read_p99_us: deque[float] = field(default_factory=_series)
+    limbo: deque[float] = field(default_factory=_series)
+    busy: dict[str, float] = field(default_factory=dict)
+    _before: Snapshot | None = None
 
     def add(self, snapshot: Snapshot) -> None:
-        """Adds a snapshot; a restarted bookie counts from zero."""
-        if snapshot.status is None:
-            self._before = None
+        """Adds a newer snapshot; a restarted bookie counts from zero."""
+        before = self._before
+        if before is not None and snapshot.taken_ms <= before.taken_ms:
             return
-        adds = adds_of(snapshot.status)
-        if self._before is not None:
-            ms, count = self._before
-            seconds = (snapshot.taken_ms - ms) / 1_000
-            if seconds > 0:
-                self.adds_per_s.append(max(0, adds - count) / seconds)
-        self._before = snapshot.taken_ms, adds
-        self.p99_us.append(recent_p99_us(snapshot.status, "add") or 0)
+        self._before = snapshot
+        status = snapshot.status
+        if status is None:
+            self.busy = {}
+            return
+        self.add_p99_us.append(recent_p99_us(status, "add") or 0)
+        self.read_p99_us.append(recent_p99_us(status, "read") or 0)
+        self.limbo.append(status.limbo.ledgers)
+        if before is None or before.status is None:
+            return
+        took_ms = snapshot.taken_ms - before.taken_ms
+        adds, reads = _done(status)
+        adds_before, reads_before = _done(before.status)
+        self.adds_per_s.append(max(0, adds - adds_before) * 1_000 / took_ms)
+        self.reads_per_s.append(max(0, reads - reads_before) * 1_000 / took_ms)
+        earlier = {disk.disk: disk for disk in before.status.disks}
+        self.busy = {
+            disk.disk: share
+            for disk in status.disks
+            if (share := _busy(earlier.get(disk.disk), disk, took_ms)) is not None
+        }
 
 
-def adds_of(status: Status) -> int:
-    """Entries added since the workers started."""
-    return sum(disk.counts.adds for disk in status.disks)
+def _done(status: Status) -> tuple[int, int]:
+    """Entries added and read since the workers started."""
+    counts = [disk.counts for disk in status.disks]
+    return sum(each.adds for each in counts), sum(each.reads for each in counts)
 
 
-def recent_p99_us(status: Status, operation: str) -> int | None:
-    """The recent p99 latency of adds, or reads, on the slowest disk, in microseconds; None: there were none."""
-    found = [
-        each.recent_p99_us
-        for disk in status.disks
-        for each in disk.operations
-        if each.operation == operation and each.recent_count
-    ]
-    return max(found, default=None)
+def _busy(before: DiskStatus | None, now: DiskStatus, took_ms: int) -> float | None:
+    first = None if before is None or before.device is None else before.device.busy_ms
+    last = None if now.device is None else now.device.busy_ms
+    if first is None or last is None or last < first:
+        return None
+    return min(1.0, (last - first) / took_ms)

@@ -6,18 +6,21 @@ import asyncio
 import ipaddress
 import itertools
 import os
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from bkbox import client as clients
 from bkbox.api.admin import client, limbo
 from bkbox.api.admin.client import Address
-from bkbox.api.admin.cluster_members import Member, members_of
 from bkbox.api.admin.limbo import LimboLedger
 from bkbox.api.admin.socket_path import CONFIG_URL, admin_socket_path
 from bkbox.api.admin.status import Status
+from bkbox.api.cluster.asking import Asker, Reach, watch_cluster, watch_from
+from bkbox.api.cluster.watch import ClusterWatch
 from bkbox.base.ids import BookieId, ledger_id
 from bkbox.cli.cluster.discover import found_here
 from bkbox.cli.ledger.repair import survey_view
@@ -30,9 +33,6 @@ from bkbox.errors import (
     OperatorError,
 )
 from bkbox.jobs.job import JobAction
-from bkbox.metadata import connect
-from bkbox.protocol.placement import Candidate
-from bkbox.protocol.quorum import QuorumSizes
 from bkbox.storage.disk.dirty_marker import Marker, read_marker
 from bkbox.storage.disk.identity import read_identity
 from bkbox.storage.files import RealFiles
@@ -40,17 +40,8 @@ from bkbox.supervisor.boot import cookie_repair
 from bkbox_tui.recording import read_recording
 from bkbox_tui.snapshot import DiskFiles, Snapshot
 
-_METADATA_WAIT_S = 5.0
 _LIMBO_SHOWN_MAX = 5_000
 _LISTEN_S = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Another bookie of the cluster. ``free_bytes``: None unless it was asked."""
-
-    member: Member
-    free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +76,24 @@ class Bookie:
 
     is_live = True
 
-    def __init__(self, address: Address, config: Config | None, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        config: Config | None,
+        wall_ms: Callable[[], int],
+        reach: Reach | None = None,
+    ) -> None:
+        """``reach``: how other bookies of its cluster are reached."""
         self.config = config
+        self._reach = reach
         self.address = address
         self._wall_ms = wall_ms
         self._status: Status | None = None
 
     @classmethod
-    def here(cls, config: Config, wall_ms: Callable[[], int]) -> Bookie:
+    def here(cls, config: Config, wall_ms: Callable[[], int], reach: Reach | None = None) -> Bookie:
         """The bookie of this configuration."""
-        return cls(admin_socket_path(config), config, wall_ms)
+        return cls(admin_socket_path(config), config, wall_ms, reach)
 
     @property
     def name(self) -> str:
@@ -103,13 +102,20 @@ class Bookie:
         there = "" if self._status is None else f"{self._status.bookie_id} at "
         return f"{there}{self.address}"
 
+    @property
+    def options(self) -> str:
+        """The options with which a command is about this bookie."""
+        if self.config is not None:
+            return f"--config {self.config.path}"
+        token = "FILE" if self._reach is None else self._reach.token_file
+        return f"--bookie {self.address} --token-file {token}"
+
     async def take(self) -> Snapshot:
         return await asyncio.to_thread(self._take)
 
     def _take(self) -> Snapshot:
         try:
             status = client.fetch_status(self.address)
-            jobs = tuple(client.jobs(self.address))
         except BookieNotRunningError as error:
             disks = () if self.config is None else self.config.disks
             files = tuple(disk_files(path) for path in disks)
@@ -117,6 +123,10 @@ class Bookie:
         except BkboxError as error:
             return Snapshot(self._wall_ms(), None, (), str(error))
         self._status = status
+        try:
+            jobs = tuple(client.jobs(self.address))
+        except BkboxError:  # it is starting, or ended since
+            jobs = status.jobs.active
         return Snapshot(self._wall_ms(), status, jobs)
 
     # ---- requests on demand --------------------------------------------------------------------------
@@ -168,24 +178,18 @@ class Bookie:
         )
         return CookieView(said.ok, rows, said.advice, said.problem)
 
-    async def peers(self) -> list[Peer]:
-        """All bookies that the cluster knows, by id. Raises BkboxError.
+    def cluster(self) -> AbstractAsyncContextManager[tuple[ClusterWatch, Asker]]:
+        """All bookies of its cluster. Raises, when it is entered, BkboxError."""
+        clock = time.monotonic
+        if self.config is not None:
+            return watch_cluster(self.config.metadata, self.config, self._reach, clock)
+        if self._reach is None:
+            raise OperatorError("the bookies of its cluster are seen from its own host only")
+        return watch_from(self.address, self._reach, clock)
 
-        A bookie on another host is asked for the list; it does not know their free space.
-        """
-        if self.config is None:
-            return [Peer(each) for each in await asyncio.to_thread(client.bookies, self.address)]
-        async with await connect(self.config.metadata, _METADATA_WAIT_S) as store:
-            members = await members_of(store)
-        placed = await self._placed(self.config)
-        found = []
-        for member in members:
-            candidate = placed.get(BookieId(member.id))
-            if candidate is None:
-                found.append(Peer(member))
-            else:
-                found.append(Peer(replace(member, rack=candidate.rack), candidate.free_bytes))
-        return found
+    def other(self, address: Address) -> Bookie:
+        """Another bookie of the cluster."""
+        return Bookie(address, None, self._wall_ms, self._reach)
 
     async def announced(self) -> list[dict[str, str]]:
         """Bookies announced by mDNS on this bookie's interface: id, instance, address, admin. Raises HostError."""
@@ -198,19 +202,6 @@ class Bookie:
             return str(ipaddress.ip_address(host))
         except ValueError:
             return None
-
-    async def _placed(self, config: Config) -> dict[BookieId, Candidate]:
-        """Placement's data about the other bookies. It asks each of them for its free space, so it can fail."""
-        script = None if config.topology_script is None else str(config.topology_script)
-        rack_map = config.rack_map or None
-        try:
-            async with clients.connect(
-                config.metadata, topology_script=script, rack_map=rack_map
-            ) as asking:
-                found = await asking.placer.explain(QuorumSizes(1, 1, 1))
-        except BkboxError:
-            return {}
-        return {each.candidate.bookie: each.candidate for each in found.judged}
 
     @property
     def bookie_id(self) -> BookieId:

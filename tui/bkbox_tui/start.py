@@ -13,16 +13,21 @@ from bkbox_tui.sources import Source
 
 
 def run(
-    source: Source, record: Path | None, headless_s: float | None, wall_ms: Callable[[], int]
+    source: Source,
+    record: Path | None,
+    headless_s: float | None,
+    wall_ms: Callable[[], int],
+    *,
+    plain: bool,
 ) -> None:
-    """Raises OperatorError, EncodingError."""
+    """``plain``: the terminal has ASCII alone. Raises OperatorError, EncodingError."""
     recorder = None if record is None else Recorder(record)
     if headless_s is not None and recorder is not None:
         with recorder:
             asyncio.run(_only_record(source, recorder, headless_s))
         return
     look_for_cycles_rarely()
-    Tui(source, wall_ms=wall_ms, recordings=Path.cwd(), record=recorder).run()
+    Tui(source, wall_ms=wall_ms, recordings=Path.cwd(), record=recorder, plain=plain).run()
 
 
 def look_for_cycles_rarely() -> None:

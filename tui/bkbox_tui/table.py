@@ -6,7 +6,7 @@ frame may cost if a thousand rows change every second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
@@ -21,9 +21,15 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from bkbox_tui.formatting import Level
+
 Row = tuple[str, tuple[str, ...]]
 """A key that stays with the row, and its cells."""
 
+NOTHING = "-"
+"""A cell in which nothing stands."""
+_LEVELS = {f"[{level.sign}]": level.style for level in Level}
+_TEXT_MIN = 12
 _CELL_MAX = 80
 _HEADER = 1
 
@@ -36,11 +42,16 @@ class Table(ScrollView, can_focus=True):
         "table--odd",
         "table--even",
         "table--cursor",
+        *(f"table--{level.style}" for level in Level),
     }
     DEFAULT_CSS = """
-    Table { height: auto; max-height: 100%; background: $surface; color: $foreground; }
+    Table { height: auto; max-height: 100%; scrollbar-size-horizontal: 0; background: $surface; color: $foreground; }
     Table > .table--header { text-style: bold; background: $panel; color: $foreground; }
     Table:ansi > .table--header { background: ansi_bright_blue; color: ansi_default; }
+    Table > .table--success { color: $text-success; }
+    Table > .table--primary { color: $text-primary; }
+    Table > .table--warning { color: $text-warning; }
+    Table > .table--error { color: $text-error; }
     Table > .table--even { background: $surface-lighten-1 50%; }
     Table:dark > .table--even { background: $surface-darken-1 40%; }
     Table > .table--cursor {
@@ -66,11 +77,19 @@ class Table(ScrollView, can_focus=True):
     class RowSelected(Message):
         """Another row is under the cursor."""
 
-    def __init__(self, columns: Sequence[str], *, id: str, tail: bool = False) -> None:
-        """``tail``: a cursor in the last row stays in the last row."""
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        id: str,
+        tail: bool = False,
+        right: Collection[str] = (),
+    ) -> None:
+        """``tail``: a cursor in the last row stays in the last row; ``right``: columns of figures."""
         super().__init__(id=id)
         self.titles = tuple(columns)
         self.tail = tail
+        self._right = [title in right for title in columns]
         self.cursor_row = 0
         self._given: list[Row] = []
         self._widths = self._widths_of([])
@@ -85,7 +104,8 @@ class Table(ScrollView, can_focus=True):
             return
         at, before, place = self.selected, len(self._given), self.cursor_row
         self._given = given
-        self._widths = self._widths_of(given)
+        widths = zip(self._widths, self._widths_of(given), strict=True)
+        self._widths = [max(before, width) if width else 0 for before, width in widths]
         self._resize()
         last = len(given) - 1
         keys = [key for key, _ in given]
@@ -113,16 +133,20 @@ class Table(ScrollView, can_focus=True):
         return self._given[self.cursor_row][0]
 
     def _widths_of(self, rows: Sequence[Row]) -> list[int]:
-        widths = [cell_len(title) for title in self.titles]
+        """0 for a column after the first in which nothing stands: it is left out."""
+        widths = [0] * len(self.titles)
         for _, cells in rows:
             for column, cell in enumerate(cells):
                 width = _width(cell)
-                if width > widths[column]:
+                if width > widths[column] and cell != NOTHING:
                     widths[column] = width
-        return widths
+        return [
+            max(width, cell_len(title)) if width or not (rows and column) else 0
+            for column, (width, title) in enumerate(zip(widths, self.titles, strict=True))
+        ]
 
     def _whole(self) -> Size:
-        return Size(sum(width + 2 for width in self._widths), len(self._given) + _HEADER)
+        return Size(sum(width + 2 for width in self._widths if width), len(self._given) + _HEADER)
 
     def _resize(self) -> None:
         """Changes the layout only if the table needs more or less space than before: it scrolls if it has no space for
@@ -150,9 +174,27 @@ class Table(ScrollView, can_focus=True):
             style = self._style("cursor" if number == self.cursor_row else kind)
         else:
             return Strip.blank(width, self.rich_style)
-        text = "".join(map(_padded, cells, self._widths))
-        line = Strip([Segment(text, style)], cell_len(text))
+        texts = map(_padded, cells, self._fitting(width), self._right)
+        line = Strip([each for text in texts if text for each in self._signed(text, style)])
         return line.crop(left, left + width).adjust_cell_length(width, style)
+
+    def _signed(self, text: str, style: Style) -> list[Segment]:
+        """A cell; the sign of a level at its beginning has the level's colour."""
+        level = _LEVELS.get(text[1:4])
+        if level is None:
+            return [Segment(text, style)]
+        coloured = style + Style(color=self._style(level).color, bold=True)
+        return [Segment(text[:4], coloured), Segment(text[4:], style)]
+
+    def _fitting(self, width: int) -> list[int]:
+        """The widths, without figures that the right edge would cut: half a figure is a wrong one; and without text of
+        which next to nothing would be seen."""
+        found, at = [], 0
+        for wide, right in zip(self._widths, self._right, strict=True):
+            fits = at + wide + 2 <= width or (not right and width - at >= _TEXT_MIN)
+            found.append(wide if fits else 0)
+            at += wide + 2 if wide and fits else 0
+        return found
 
     def _style(self, part: str) -> Style:
         return self.get_component_rich_style(f"table--{part}")
@@ -207,9 +249,12 @@ class Table(ScrollView, can_focus=True):
             self._go(int(self.scroll_y) + event.y - _HEADER)
 
 
-def _padded(cell: str, width: int) -> str:
+def _padded(cell: str, width: int, right: bool) -> str:
+    if not width:
+        return ""
     text = _cell(cell)
-    return f" {text}{' ' * (width - cell_len(text))} "
+    space = " " * (width - cell_len(text))
+    return f" {space}{text} " if right else f" {text}{space} "
 
 
 @lru_cache(16_384)

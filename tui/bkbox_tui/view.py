@@ -9,12 +9,14 @@ from bkbox_tui.answers import Answers, answers_of
 from bkbox_tui.events import EVENTS_MAX, Event, changes
 from bkbox_tui.history import History
 from bkbox_tui.snapshot import Snapshot
+from bkbox_tui.sources import Source
 
 
 @dataclass(slots=True)
 class View:
     """The newest snapshot and the history of those before it; memory is bounded."""
 
+    source: Source
     snapshot: Snapshot | None = None
     history: History = field(default_factory=History)
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))

@@ -1,15 +1,14 @@
-"""Widgets of the panels, apart from tables (table.py): the bar at the top, text, a line of rates."""
+"""Widgets of the panels, apart from tables (table.py): the bar at the top, text, cards."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.containers import Horizontal
-from textual.widgets import Label, Sparkline, Static
+from textual.content import Content
+from textual.widgets import Static
 
+from bkbox_tui.cards import Line
 from bkbox_tui.formatting import Level
 
 
@@ -64,26 +63,56 @@ class TextLabel(Static):
         self._said, self._shape = text, shape
 
 
-class RateLine(Horizontal):
-    """A name, a sparkline of the last minutes, and the current figure."""
+class Card(Static):
+    """A border with a title, and lines in it that never change its size; the border has the colour of its level."""
 
     DEFAULT_CSS = """
-    RateLine { height: 1; }
-    RateLine Label { width: 14; }
-    RateLine Sparkline { width: 1fr; height: 1; }
-    RateLine .now { width: 16; text-align: right; }
+    Card { border: round $foreground 35%; border-title-color: $accent; border-title-style: bold; padding: 0 1;
+        height: auto; }
+    Card.success { border: round $success 70%; }
+    Card.primary { border: round $primary; }
+    Card.warning { border: round $warning; }
+    Card.error { border: round $error; }
+    Card:ansi { border: round ansi_default; border-title-color: ansi_default; }
     """
 
     def __init__(self, title: str, *, id: str) -> None:
-        super().__init__(id=id)
+        super().__init__("", id=id, markup=False)
+        self.border_title = title
         self._title = title
+        self._said: list[Line] | None = None
+        self._tall = 0
 
-    def compose(self) -> ComposeResult:
-        yield Label(self._title)
-        yield Sparkline([])
-        yield Label("", classes="now", markup=False)
+    @property
+    def inner(self) -> int:
+        """Characters of a line."""
+        return max(10, self.size.width)
 
-    def show(self, points: Sequence[float], now: str) -> None:
-        # For a single point the widget would draw a full bar, which looks like the worst value.
-        self.query_one(Sparkline).data = list(points) if len(points) > 1 else []
-        self.query_one(".now", Label).update(now)
+    def tall(self, lines: int) -> None:
+        """Gives it this many lines inside."""
+        if lines != self._tall:
+            self._tall = lines
+            self.styles.height = lines + 2
+
+    def level(self, level: Level) -> None:
+        self.set_classes(level.style)
+        self.border_title = f"{self._title} \\[{level.sign}]"
+
+    def say(self, lines: list[Line]) -> None:
+        if lines != self._said:
+            self._said = lines
+            parts = [_styled(part) for line in lines for part in (*line, ("\n", ""))]
+            self.update(Content.assemble(*parts), layout=False)
+
+
+_STYLES = {
+    "muted": "$text-muted",
+    "strong": "bold",
+    "accent": "$accent",
+    "primary": "$text-primary",
+}
+
+
+def _styled(part: tuple[str, str]) -> tuple[str, str]:
+    text, style = part
+    return text, _STYLES.get(style, f"$text-{style}") if style else ""

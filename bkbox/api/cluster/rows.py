@@ -37,7 +37,7 @@ State = Literal[
 class Report:
     """What a bookie says of itself. ``state``: "" if it only answers; ``problems``: what is wrong, worst first;
     ``jobs``: those at work, by kind with their progress; ``add_p99_us``: of the last minute, on its slowest disk;
-    ``checked_ms``: the end of the last scrub of all disks, 0: never."""
+    ``short``: copies that it lacks; ``checked_ms``: when a check last found that it lacks none, 0: never."""
 
     state: State = ""
     verdict: Verdict = "ok"
@@ -53,6 +53,7 @@ class Report:
     read_p99_us: int | None = None
     limbo: int | None = None
     stuck: int | None = None
+    short: int | None = None
     jobs: tuple[str, ...] | None = None
     checked_ms: int | None = None
     version: str | None = None
@@ -123,7 +124,6 @@ def report_of(status: Status) -> Report:
     if status.state != "running":
         state = status.state
     sized = [disk for disk in status.disks if disk.total_bytes]
-    checks = [disk.space.scrub_completed_ms for disk in status.disks if disk.space is not None]
     return Report(
         state=state,
         verdict=worst(findings),
@@ -139,8 +139,9 @@ def report_of(status: Status) -> Report:
         read_p99_us=recent_p99_us(status, "read"),
         limbo=status.limbo.ledgers,
         stuck=len(status.limbo.blockers),
+        short=status.copies.short,
         jobs=tuple(_job(job) for job in status.jobs.active if not job.standing_by),
-        checked_ms=min(checks, default=None),
+        checked_ms=status.copies.checked_ms,
         version=f"bkbox {status.version}",
     )
 

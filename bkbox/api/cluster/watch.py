@@ -15,7 +15,7 @@ from bkbox.api.admin.cluster_members import DOWN, Member
 from bkbox.api.cluster.rows import BookieRow, Report, row_of
 from bkbox.errors import BkboxError
 
-SLOW_S = 1.5
+SLOW_S = 1.1
 TIMEOUT_S = 8.0
 IN_FLIGHT_MAX = 64
 

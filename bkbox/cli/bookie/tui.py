@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -69,25 +70,29 @@ def tui(
     if headless is not None and record is None:
         raise click.UsageError("--headless only records: say where with --record")
     try:
-        from bkbox_tui import sources, start
+        from bkbox_tui import glyphs, sources, start
+
+        from bkbox.api.cluster.asking import Reach
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in ("textual", "bkbox_tui"):
             raise
         raise OperatorError(
             "the screen needs Textual, which is not installed: pip install 'bkbox[tui]'"
         ) from None
+    reach = None if token_file is None else Reach(token_file, plain_text)
     source: Source
     if replay is not None:
         source = sources.Recording(replay)
     elif discover is not None:
         there = remote_of(_announced(discover), token_file, plain_text=plain_text)
-        source = sources.Bookie(there, None, _wall_ms)
+        source = sources.Bookie(there, None, _wall_ms, reach)
     else:
         target = target_of(config_file, url, token_file, plain_text=plain_text)
-        source = sources.Bookie(target.address, target.config, _wall_ms)
+        source = sources.Bookie(target.address, target.config, _wall_ms, reach)
     if headless is None:
         _require_terminal()
-    start.run(source, record, headless, _wall_ms)
+    plain = glyphs.is_plain(os.environ, sys.stderr.encoding)
+    start.run(source, record, headless, _wall_ms, plain=plain)
 
 
 def _require_terminal() -> None:

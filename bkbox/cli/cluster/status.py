@@ -149,17 +149,8 @@ async def _look(
 
 
 COLUMNS = (
-    "bookie",
-    "state",
-    "full",
-    "adds/s",
-    "reads/s",
-    "bytes/s",
-    "p99 ms",
-    "limbo",
-    "jobs",
-    "checked",
-    "version",
+    *("bookie", "state", "limbo", "short", "full", "adds/s", "reads/s", "p99 ms", "bytes/s"),
+    *("jobs", "checked", "version"),
 )
 
 
@@ -169,12 +160,13 @@ def cells(row: BookieRow) -> tuple[object, ...]:
     return (
         row.bookie,
         state_text(row),
+        report.limbo,
+        report.short,
         None if report.fill is None else f"{report.fill:.0%}",
         None if report.adds is None else f"{report.adds:.0f}",
         None if report.reads is None else f"{report.reads:.0f}",
-        None if report.bytes is None else size(int(report.bytes)),
         None if report.add_p99_us is None else f"{report.add_p99_us / 1000:.1f}",
-        report.limbo,
+        None if report.bytes is None else size(int(report.bytes)),
         None if report.jobs is None else ", ".join(report.jobs) or "0",
         checked(report),
         report.version,
@@ -188,7 +180,7 @@ def state_text(row: BookieRow) -> str:
 
 
 def checked(report: Report) -> str | None:
-    """The day of the last check."""
+    """When the last complete check of its copies was."""
     if report.checked_ms is None:
         return None
     if not report.checked_ms:

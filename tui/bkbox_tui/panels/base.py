@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.containers import VerticalScroll
 
+from bkbox_tui.sources import Source
 from bkbox_tui.view import View
 
 
@@ -22,5 +23,9 @@ class Panel(VerticalScroll):
         """Draws the newest snapshot."""
         raise NotImplementedError
 
-    async def look(self) -> None:
+    async def look(self, source: Source) -> None:
         """Requests content that is in no snapshot; called when the panel becomes visible, and by 'Look now'."""
+
+    def clear(self) -> bool:
+        """Ends what leaves out some of the content; False if nothing did."""
+        return False

@@ -5,12 +5,16 @@ from __future__ import annotations
 from textual.app import ComposeResult
 
 from bkbox.api.admin.status import DiskStatus, Status
-from bkbox_tui.formatting import amount, bar, micros, size
+from bkbox_tui.cards import disk_level
+from bkbox_tui.charts import bar
+from bkbox_tui.formatting import amount, micros, size
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import line, percentage
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
+
+_REST = ("ledgers", "cpu")
 
 
 class Disks(Panel):
@@ -23,12 +27,26 @@ class Disks(Panel):
 
     def compose(self) -> ComposeResult:
         yield Table(
-            ["disk", "state", "used", "free", "cpu", "ledgers", "limbo", "read-only"],
+            [
+                "disk",
+                "state",
+                "full",
+                "free",
+                "busy",
+                "adds/s",
+                "reads/s",
+                "written/s",
+                "limbo",
+                "read-only",
+                *_REST,
+            ],
             id="all-disks",
+            right={"free", "busy", "adds/s", "reads/s", "written/s", "ledgers", "limbo", "cpu"},
         )
         yield TextLabel(id="disk-title", classes="title")
         yield TextLabel(id="disk-details")
-        yield Table(["stage", "adds", "p50", "p99", "p99.9", "longest"], id="stages")
+        stages = ["stage", "adds", "p50", "p99", "p99.9", "longest"]
+        yield Table(stages, id="stages", right=set(stages[1:]))
 
     def show(self, view: View) -> None:
         snapshot = view.snapshot
@@ -40,15 +58,17 @@ class Disks(Panel):
                     disk.disk,
                     (
                         disk.path,
-                        disk.state,
-                        bar(
-                            1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else None, 8
-                        ),
+                        f"[{disk_level(disk).sign}] {disk.state}",
+                        _full(disk),
                         size(disk.free_bytes),
-                        percentage(disk.worker),
+                        _share(view.history.busy.get(disk.disk)),
+                        amount(disk.rates.adds),
+                        amount(disk.rates.reads),
+                        f"{size(disk.rates.bytes)}/s",
+                        amount(disk.limbo_ledgers) if disk.limbo_ledgers else "-",
+                        ", ".join(disk.read_only) or "-",
                         amount(disk.ledgers),
-                        amount(disk.limbo_ledgers),
-                        ", ".join(disk.read_only) or "no",
+                        percentage(disk.worker),
                     ),
                 )
                 for disk in self._disks.values()
@@ -66,7 +86,7 @@ class Disks(Panel):
             title = f"{disk.path}  {disk.disk}"
             replay = disk.replay
             text = (
-                f"room: {size(disk.free_bytes)} free of {size(disk.total_bytes)}\n"
+                f"space: {size(disk.free_bytes)} free of {size(disk.total_bytes)}{_device(disk)}\n"
                 f"worker: {line(disk.worker, self._status)}\n"
                 f"last start: {disk.crash_class}: {disk.reason}\n"
                 f"replayed: {amount(replay.records)} records, {amount(replay.entries)} entries, {size(replay.bytes)}; "
@@ -87,3 +107,17 @@ class Disks(Panel):
         self.query_one("#disk-title", TextLabel).say(title)
         self.query_one("#disk-details", TextLabel).say(text)
         self.query_one("#stages", Table).show(stages)
+
+
+def _full(disk: DiskStatus) -> str:
+    share = 1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else None
+    return f"{bar(share, 8)} {_share(share)}"
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _device(disk: DiskStatus) -> str:
+    device = disk.device
+    return "" if device is None else f", on {device.name} ({device.filesystem})"

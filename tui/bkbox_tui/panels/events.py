@@ -13,7 +13,7 @@ from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
 
 _ROWS_MAX = 200
-_SIGNS = {Severity.INFO: "  info", Severity.WARNING: "! warning", Severity.ERROR: "X error"}
+_SIGNS = {Severity.INFO: "[ ] info", Severity.WARNING: "[!] warning", Severity.ERROR: "[X] error"}
 
 
 class Events(Panel):
@@ -46,6 +46,10 @@ class Events(Panel):
         chosen = self.query_one("#all-events", Table).selected
         texts = [item.text for item in self._events if f"{item.ms} {item.text}" == chosen]
         self.query_one("#event-details", TextLabel).say("\n" + texts[0] if texts else "")
+
+    def clear(self) -> bool:
+        was, self._least = self._least, Severity.INFO
+        return was is not Severity.INFO
 
     def next_severity(self) -> None:
         """Raises the least severity shown; after the highest, all events are shown again."""

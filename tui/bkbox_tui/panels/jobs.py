@@ -6,14 +6,24 @@ from textual.app import ComposeResult
 
 from bkbox.base.words import counted
 from bkbox.jobs.job import Job, JobState
-from bkbox_tui.formatting import amount, bar, size, span
+from bkbox_tui.charts import bar
+from bkbox_tui.formatting import Level, amount, size, span
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.sources import Bookie
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
 
 _BAR = 10
 _BLOCKERS_MAX = 20
+_LEVELS = {
+    JobState.QUEUED: Level.BUSY,
+    JobState.RUNNING: Level.BUSY,
+    JobState.PAUSED: Level.WARNING,
+    JobState.BLOCKED: Level.BAD,
+    JobState.FAILED: Level.BAD,
+    JobState.CANCELLED: Level.UNKNOWN,
+}
 
 
 class Jobs(Panel):
@@ -22,12 +32,18 @@ class Jobs(Panel):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._jobs: dict[str, Job] = {}
+        self._options = ""
 
     def compose(self) -> ComposeResult:
-        yield Table(["job", "kind", "state", "done", "rate", "left", "blocked"], id="all-jobs")
+        yield Table(
+            ["job", "kind", "state", "done", "rate", "left", "blocked"],
+            id="all-jobs",
+            right={"job", "rate", "left", "blocked"},
+        )
         yield TextLabel(id="job-details")
 
     def show(self, view: View) -> None:
+        self._options = view.source.options if isinstance(view.source, Bookie) else ""
         jobs = view.snapshot.jobs if view.snapshot is not None else ()
         ordered = sorted(jobs, key=lambda job: (job.state.ended, -job.id))
         self._jobs = {str(job.id): job for job in ordered}
@@ -48,7 +64,7 @@ class Jobs(Panel):
         job = self.selected
         text = "there are no jobs" if not self._jobs else ""
         if job is not None:
-            text = "\n".join(_details(job))
+            text = "\n".join(_details(job, self._options))
         self.query_one("#job-details", TextLabel).say(text)
 
 
@@ -59,15 +75,15 @@ def _row(job: Job) -> tuple[str, ...]:
     return (
         str(job.id),
         job.kind.value,
-        job.state.value,
+        f"[{_LEVELS.get(job.state, Level.GOOD).sign}] {job.state.value}",
         bar(share, _BAR) + ("" if share is None else f" {share:.0%}"),
         rate if at_work else "-",
         span(job.eta_s) if at_work else "-",
-        str(job.blocked),
+        str(job.blocked) if job.blocked else "-",
     )
 
 
-def _details(job: Job) -> list[str]:
+def _details(job: Job, options: str) -> list[str]:
     arguments = ", ".join(f"{name} {value}" for name, value in job.arguments.items())
     limit = (
         "no limit of its own"
@@ -87,6 +103,6 @@ def _details(job: Job) -> list[str]:
         lines.append(f"    {blocker.what_to_do}")
     if job.blocked > len(job.blockers[:_BLOCKERS_MAX]):
         lines.append(
-            f"- and {job.blocked - len(job.blockers[:_BLOCKERS_MAX])} more: bkbox job show {job.id}"
+            f"- and {job.blocked - len(job.blockers[:_BLOCKERS_MAX])} more: bkbox job show {job.id} {options}".rstrip()
         )
     return lines

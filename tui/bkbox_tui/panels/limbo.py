@@ -6,13 +6,13 @@ from contextlib import suppress
 
 from textual.app import ComposeResult
 from textual.css.query import NoMatches
-from textual.widgets import Input
 
 from bkbox.api.admin.limbo import LimboLedger
 from bkbox.api.admin.status import Limbo as LimboStatus
 from bkbox.errors import BkboxError
-from bkbox_tui.formatting import amount, bar, size, span
-from bkbox_tui.panels.base import Panel
+from bkbox_tui.charts import bar
+from bkbox_tui.formatting import amount, size, span
+from bkbox_tui.panels.listing import Listing
 from bkbox_tui.sources import Bookie, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
@@ -22,35 +22,33 @@ _BAR = 30
 _COLUMNS = ("ledger", "disk", "why it stays in limbo", "what to do")
 
 
-class Limbo(Panel):
+class Limbo(Listing):
     """Progress, and the ledgers themselves, with the reason for those that are stuck; sorted and filtered here.
 
     All ledgers are requested only while the panel is visible, as they may be many. A recording has only the stuck ones.
     """
 
-    def __init__(self, source: Source, *, id: str) -> None:
-        super().__init__(id=id)
-        self._source = source
+    def __init__(self, *, id: str) -> None:
+        super().__init__(_COLUMNS, id=id)
+        self._source: Source | None = None
         self._limbo = LimboStatus()
         self._listed: list[LimboLedger] = []
         self._known: list[LimboLedger] = []
         self._drawn: list[LimboLedger] | None = None
-        self._made_of: tuple[LimboStatus, int, str] | None = None
+        self._made_of: tuple[LimboStatus, str, str] | None = None
         self._asked: tuple[int, int] | None = None
         self._asking = False
-        self._sorted_by = 0
-        self._filter = ""
 
     def compose(self) -> ComposeResult:
         yield TextLabel(id="limbo-progress")
         yield TextLabel(id="limbo-title", classes="title")
-        filter_line = Input(placeholder="only rows that contain …", id="limbo-filter", compact=True)
-        filter_line.display = False
-        yield filter_line
+        yield from self.filter_line()
         yield Table(_COLUMNS, id="blockers")
         yield TextLabel(id="limbo-details")
 
     def show(self, view: View) -> None:
+        if view.source is not self._source:
+            self._source, self._listed, self._asked = view.source, [], None
         snapshot = view.snapshot
         status = snapshot.status if snapshot is not None else None
         self._limbo = status.limbo if status is not None else LimboStatus()
@@ -72,24 +70,26 @@ class Limbo(Panel):
             )
         self.query_one("#limbo-progress", TextLabel).say(progress)
         asked = limbo.ledgers, limbo.done
-        if isinstance(self._source, Bookie) and asked != self._asked and not self._asking:
+        if isinstance(view.source, Bookie) and asked != self._asked and not self._asking:
             self._asked = asked
-            self.run_worker(self.look())  # draws the result
+            self.run_worker(self.look(view.source))  # draws the result
         else:
-            self._table()
+            self.draw()
 
-    async def look(self) -> None:
-        if not isinstance(self._source, Bookie) or self._asking:
+    async def look(self, source: Source) -> None:
+        if not isinstance(source, Bookie) or self._asking:
             return
         self._asking = True
         try:
-            self._listed = await self._source.limbo()
+            found = await source.limbo()
+            if source is self._source or self._source is None:
+                self._listed = found
         except BkboxError:
             self._listed = []  # an older bookie, or none: the status has the stuck ledgers
         finally:
             self._asking = False
         with suppress(NoMatches):  # the screen is being removed
-            self._table()
+            self.draw()
 
     def _ledgers(self) -> list[LimboLedger]:
         """The ledgers in limbo as far as known, and the stuck ones."""
@@ -100,18 +100,14 @@ class Limbo(Panel):
             found[ledger] = LimboLedger(ledger, path, blocker.reason, blocker.what_to_do)
         return list(found.values())
 
-    def _table(self) -> None:
-        made_of = self._limbo, self._sorted_by, self._filter
+    def draw(self) -> None:
+        made_of = self._limbo, self.order, self.text
         if self._listed is self._drawn and made_of == self._made_of:
             return
         self._drawn, self._made_of = self._listed, made_of
         known = self._known = self._ledgers()
-        rows = [
-            item
-            for item in known
-            if not self._filter or self._filter in " ".join(_cells(item)).lower()
-        ]
-        column = self._sorted_by
+        rows = [item for item in known if self.text in " ".join(_cells(item)).lower()]
+        column = _COLUMNS.index(self.order)
         rows.sort(key=lambda item: item.ledger if column == 0 else (_cells(item)[column] or "~"))
         stuck = f"stuck: {amount(sum(bool(item.reason) for item in known))}, "
         shown = "" if len(rows) == len(known) else f"{amount(len(rows))} shown, "
@@ -140,35 +136,15 @@ class Limbo(Panel):
             reason = item.reason or "nothing stands in the way of its repair"
             text = (
                 f"\nledger {item.ledger}: {reason}\nwhat to do: {item.what_to_do or 'wait'}\n"
-                f"all about it: bkbox ledger explain {item.ledger}"
+                f"all about it: enter{self._command(item.ledger)}"
             )
         self.query_one("#limbo-details", TextLabel).say(text)
 
-    def sort(self) -> None:
-        """Sorts by the next column."""
-        self._sorted_by = (self._sorted_by + 1) % len(_COLUMNS)
-        self._table()
-
-    def filter(self) -> None:
-        """Shows the input line of the filter."""
-        line = self.query_one("#limbo-filter", Input)
-        line.display = True
-        line.focus()
-
-    def unfilter(self) -> None:
-        """Shows all rows again; keys go to the panel."""
-        line = self.query_one("#limbo-filter", Input)
-        line.value = ""
-        line.display = False
-        self.query_one("#blockers", Table).focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self._filter = event.value.lower()
-        self._table()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.input.display = bool(event.value)
-        self.query_one("#blockers", Table).focus()
+    def _command(self, ledger: int) -> str:
+        source = self._source
+        if not isinstance(source, Bookie) or source.config is None:
+            return ""
+        return f", or bkbox ledger explain {ledger} {source.options}"
 
 
 def _cells(item: LimboLedger) -> tuple[str, str, str, str]:

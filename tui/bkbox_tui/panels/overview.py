@@ -1,126 +1,74 @@
-"""The first panel: is it safe, what is it doing, how long, what do I do next."""
+"""The first panel: is it safe, what is it doing, how long, what do I do next; then what it does, and with what."""
 
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.widgets import Static
+from textual.containers import Horizontal
+from textual.events import Resize
 
-from bkbox.api.admin.status import Process, Status
-from bkbox_tui.formatting import amount, bar, micros, size
-from bkbox_tui.history import recent_p99_us
+from bkbox_tui import cards
 from bkbox_tui.panels.base import Panel
-from bkbox_tui.processes import COLUMNS, row
-from bkbox_tui.snapshot import DiskFiles
-from bkbox_tui.table import Row, Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import RateLine, TextLabel
+from bkbox_tui.widgets import Card
 
-_BAR = 10
-_STEPS_MAX = 12
+_BORDERS = 8
+"""Lines that the borders of the four rows take."""
 
 
 class Overview(Panel):
-    """The four answers, the rate of adds, a line for each disk, and one for each process except healthy workers."""
+    """Cards whose heights depend on the size of the screen and the number of disks alone, so that nothing moves."""
 
     DEFAULT_CSS = """
-    Overview #safe.success { color: $text-success; }
-    Overview #safe.warning { color: $text-warning; }
-    Overview #safe.error { color: $text-error; text-style: bold; }
-    Overview #answers { height: auto; }
-    Overview #disks { margin-top: 1; max-height: 25%; }
+    Overview { padding: 0; }
+    Overview Horizontal { height: auto; }
+    Overview #repair { width: 3fr; }
+    Overview #traffic { width: 5fr; }
     """
 
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._view: View | None = None
+
     def compose(self) -> ComposeResult:
-        yield TextLabel(id="safe")
-        yield TextLabel(id="answers")
-        yield RateLine("adds/s", id="adds")
-        yield RateLine("p99 of adds", id="p99")
-        yield TextLabel(id="latency", classes="quiet")
-        yield Table(["disk", "state", "used", "free", "ledgers", "limbo"], id="disks")
-        yield Table(COLUMNS, id="processes")
-        yield Static("What to do next", classes="title")
-        yield TextLabel(id="next")
+        yield Card("Safe?", id="verdict")
+        with Horizontal():
+            yield Card("Limbo and jobs", id="repair")
+            yield Card("Adds and reads", id="traffic")
+        yield Card("Disks", id="disk-lines")
+        yield Card("Processes", id="process-lines")
 
     def show(self, view: View) -> None:
-        answers = view.answers
-        safe = self.query_one("#safe", TextLabel)
-        safe.set_classes(answers.level.style)
-        safe.say(f"safe?      [{answers.level.sign}] {answers.safe}")
-        self.query_one("#answers", TextLabel).say(
-            f"doing?     {answers.doing}\nhow long?  {answers.how_long}"
-        )
-        self.query_one("#next", TextLabel).say(_steps(answers.next_steps))
-        points = view.history.adds_per_s
-        self.query_one("#adds", RateLine).show(points, f"{amount(points[-1])}/s" if points else "-")
-        times = view.history.p99_us
-        self.query_one("#p99", RateLine).show(
-            times, micros(times[-1]) if times and times[-1] else "-"
-        )
-        snapshot = view.snapshot
+        self._view = view
+        snapshot, history, answers = view.snapshot, view.history, view.answers
         status = snapshot.status if snapshot is not None else None
-        latency = ""
-        rows: list[Row] = []
-        processes: list[Row] = []
-        if status is not None:
-            latency = _latency(status)
-            rows = [
-                (
-                    disk.disk,
-                    (
-                        disk.path,
-                        disk.state,
-                        _used(disk.free_bytes, disk.total_bytes),
-                        size(disk.free_bytes),
-                        amount(disk.ledgers),
-                        amount(disk.limbo_ledgers),
-                    ),
-                )
-                for disk in status.disks
-            ]
-            processes = [row(each, status) for each in status.processes if _is_shown(each)]
-        elif snapshot is not None:
-            rows = [(item.path, _from_files(item)) for item in snapshot.files]
-        self.query_one("#latency", TextLabel).say(latency)
-        self.query_one("#disks", Table).show(rows)
-        self.query_one("#processes", Table).show(processes)
+        disks = len(status.disks if status is not None else snapshot.files if snapshot else ())
+        heights = dict(zip(_CARDS, heights_of(self.size.height, disks), strict=True))
+        heights["traffic"] = heights["repair"]
+        found = {card.id or "": card for card in self.query(Card)}
+        for name, card in found.items():
+            card.tall(heights[name])
+        safe, repair, traffic = found["verdict"], found["repair"], found["traffic"]
+        disk_lines, process_lines = found["disk-lines"], found["process-lines"]
+        safe.level(answers.level)
+        safe.say(cards.verdict(answers, safe.inner, heights["verdict"]))
+        repair.say(cards.repair(snapshot, history, repair.inner, heights["repair"]))
+        traffic.say(cards.traffic(history, traffic.inner, heights["repair"]))
+        disk_lines.say(cards.disks(snapshot, history, disk_lines.inner, heights["disk-lines"]))
+        process_lines.say(cards.processes(status, process_lines.inner, heights["process-lines"]))
+
+    def on_resize(self, _event: Resize) -> None:
+        if self._view is not None:
+            self.call_after_refresh(self.show, self._view)
 
 
-def _latency(status: Status) -> str:
-    """From the request to its response."""
-    p99_us = {name: recent_p99_us(status, name) for name in ("add", "read")}
-    said = [f"{name} {micros(us)}" for name, us in p99_us.items() if us is not None]
-    return f"recent p99 on the slowest disk: {', '.join(said)}" if said else ""
+_CARDS = ("verdict", "repair", "disk-lines", "process-lines")
 
 
-def _is_shown(process: Process) -> bool:
-    """True if the process has a line of its own: a worker is in its disk's line, and here only if something is
-    wrong."""
-    return (
-        process.role != "worker"
-        or process.restarts > 0
-        or not process.running
-        or process.stalled_s > 0
-    )
-
-
-def _from_files(item: DiskFiles) -> tuple[str, ...]:
-    used = _used(item.free_bytes, item.total_bytes)
-    return item.path, item.problem or item.marker, used, size(item.free_bytes), "-", "-"
-
-
-def _used(free: int, total: int) -> str:
-    share = 1 - free / total if total else None
-    return bar(share, _BAR) + ("" if share is None else f" {share:.0%}")
-
-
-def _steps(steps: tuple[tuple[str, str], ...]) -> str:
-    if not steps:
-        return "nothing"
-    lines = []
-    for text, hint in steps[:_STEPS_MAX]:
-        lines.append(f"- {text}")
-        if hint:
-            lines.append(f"→ {hint}")
-    if len(steps) > _STEPS_MAX:
-        lines.append(f"- and {len(steps) - _STEPS_MAX} more; see the panels Limbo and Jobs")
-    return "\n".join(lines)
+def heights_of(height: int, disks: int) -> tuple[int, int, int, int]:
+    """Lines inside the cards of the verdict, repair and traffic, disks, and processes; together with their borders no
+    more than ``height``, from 20 on."""
+    space = max(12, height - _BORDERS)
+    verdict, processes = (4 if space < 22 else 8), 2
+    rest = space - verdict - processes
+    shown = max(1, min(disks, rest - 4))
+    return verdict, min(36, rest - shown), shown, processes

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bkbox.api.admin.cluster_members import DOWN, READ_ONLY, WRITABLE, Member
-from bkbox.api.admin.status import Jobs, Metadata, Rates, SpaceUsage, Status
+from bkbox.api.admin.status import Copies, Jobs, Metadata, Rates, Status
 from bkbox.api.cluster.rows import (
     ORDERS,
     BookieRow,
@@ -50,7 +50,7 @@ def test_a_healthy_bookie_has_figures_and_no_problem() -> None:
     assert (report.add_p99_us, report.read_p99_us) == (3_100, 210)
     assert report.fill == 0.5
     assert (report.disks, report.disks_in_service, report.limbo, report.jobs) == (2, 2, 0, ())
-    assert report.checked_ms is None, "no disk has told of a scrub"
+    assert (report.short, report.checked_ms) == (None, 0), "there was no check"
     assert report.version == "bkbox 0.1.0"
 
 
@@ -105,13 +105,11 @@ def test_jobs_at_work_are_told_and_idle_ones_are_not() -> None:
     assert found.report.jobs == ("limbo 15%", "limbo 15% blocked", "limbo")
 
 
-def test_the_last_check_is_that_of_the_disk_checked_least_lately() -> None:
-    status = whole()
-    disks = tuple(
-        replace(disk, space=SpaceUsage(scrub_completed_ms=ms))
-        for disk, ms in zip(status.disks, (5_000, 3_000), strict=True)
-    )
-    assert row(replace(status, disks=disks)).report.checked_ms == 3_000
+def test_copies_that_are_short_and_the_last_complete_check() -> None:
+    found = row(replace(whole(), copies=Copies(short=7, checked_ms=3_000)))
+    assert (found.report.short, found.report.checked_ms) == (7, 3_000)
+    assert found.verdict == "warn"
+    assert any("copies are short" in problem for problem in found.problems)
 
 
 def test_a_silent_bookie_keeps_what_it_said_last_without_rates() -> None:

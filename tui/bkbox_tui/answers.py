@@ -63,7 +63,10 @@ def safety(status: Status) -> tuple[Level, str]:
         )
     if status.copies.short:
         short = amount(status.copies.short)
-        return Level.WARNING, f"{short} copies are missing here; a check brings them back from peers"
+        return (
+            Level.WARNING,
+            f"{short} copies are missing here; a check brings them back from peers",
+        )
     if status.state != "running":
         return Level.BUSY, f"the bookie is {status.state}"
     if not status.writable:

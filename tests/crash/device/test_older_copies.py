@@ -175,7 +175,7 @@ CUTS = ("deleted", "one record", "half", "header")
 
 def wait_for_tail_mark(bookie: HostedBookie) -> None:
     """Until the tail mark covers all that is in the log, or in the journal where there is one. What comes after a mark,
-    for a second at most, has no witness but what follows it in the log.
+    for 10 ms at most (a second, if the host is lost), has no witness but what follows it in the log.
     """
     disk = bookie.disks[0]
     journals = [path for path in (disk.parent / "journal").rglob("*") if records(path)]

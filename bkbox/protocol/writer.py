@@ -40,6 +40,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from bkbox.base.ids import NO_ENTRY, EntryId
+from bkbox.base.words import counted
 from bkbox.errors import (
     AddFailedError,
     BkboxError,
@@ -427,7 +428,7 @@ class LedgerWriter:
     # ---- messages -------------------------------------------------------------------------------
 
     def _named(self) -> str:
-        return f"{self.metadata.ledger_id} ({self.outstanding} adds outstanding)"
+        return f"{self.metadata.ledger_id} ({counted(self.outstanding, 'add')} outstanding)"
 
     def _why(self) -> str:
         return self._adds.failures()

@@ -40,7 +40,7 @@ class Server:
     def step(self, payload: bytes) -> Step:
         """Raises AuthenticationError."""
         if self._over:
-            raise AuthenticationError("token: the exchange was over already")
+            raise AuthenticationError("token exchange: the exchange was over already")
         if self._first is None:
             said = _parse(payload, "user", "nonce")
             self._first = said["user"], _checked_nonce(said["nonce"])
@@ -55,7 +55,9 @@ class Server:
             not hmac.compare_digest(expected.encode(), said["proof"].encode())
             or user not in self._tokens
         ):
-            raise AuthenticationError(f"token: {shown(user, self._tokens)} or the token is wrong")
+            raise AuthenticationError(
+                f"token exchange: {shown(user, self._tokens)} or the token is wrong"
+            )
         return Step(_message(proof=_proof(token, "server", nonce, self._nonce, user)), user)
 
 
@@ -80,7 +82,7 @@ class Client:
             return _message(proof=self._proof("client"))
         found = _parse(payload, "proof")["proof"]
         if not hmac.compare_digest(found.encode(), self._proof("server").encode()):
-            raise AuthenticationError("token: the bookie does not know the token")
+            raise AuthenticationError("token exchange: the bookie does not know the token")
         return None
 
     def _proof(self, side: str) -> str:
@@ -99,10 +101,10 @@ def _message(**values: str) -> bytes:
 def _parse(payload: bytes, *names: str) -> dict[str, str]:
     """Exactly these names, each with a text. Raises AuthenticationError."""
     wrong = AuthenticationError(
-        f"token: a message that is not an object with {' and '.join(names)}"
+        f"token exchange: a message that is not an object with {' and '.join(names)}"
     )
     if len(payload) > _BYTES_MAX:
-        raise AuthenticationError(f"token: a message of {len(payload)} bytes")
+        raise AuthenticationError(f"token exchange: a message of {len(payload)} bytes")
     try:
         found = json.loads(payload)
     except (ValueError, RecursionError):
@@ -121,5 +123,5 @@ def _is_text(value: str) -> bool:
 
 def _checked_nonce(nonce: str) -> str:
     if not _NONCE_MIN <= len(nonce) <= _NONCE_MAX or not (nonce.isascii() and nonce.isalnum()):
-        raise AuthenticationError("token: a nonce has to be 16 to 128 letters and digits")
+        raise AuthenticationError("token exchange: a nonce has to be 16 to 128 letters and digits")
     return nonce

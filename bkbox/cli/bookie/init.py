@@ -57,7 +57,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Any other key of the configuration; repeatable.",
+    help="Any other key of the configuration; repeatable. A list as A;B, one of paths as A:B.",
 )
 @dry_run_option
 @outcome_option

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
+from bkbox.base.redaction import Secrets
 from bkbox.errors import AuthenticationError
 from bkbox.frontend.access import handshake_pool as door_module
 from bkbox.ipc.messages import SetAccessPolicy
@@ -740,6 +741,7 @@ def test_the_error_says_who_it_was(caplog: pytest.LogCaptureFixture, tmp_path: P
     run(tmp_path, TOKEN, story)
     said = "\n".join(caplog.messages)
     assert "user 'reader' or the token is wrong" in said
+    assert Secrets().removed_from(said) == said, "nothing of it looks like a secret"
     assert "ADD_ENTRY" in said
     assert all(secret not in said for secret in (*USERS.values(), "not the secret of it"))
 

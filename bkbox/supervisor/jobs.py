@@ -118,6 +118,10 @@ class Jobs:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _start_due(self) -> None:
+        if self.must_check:  # a check that only follows open ledgers gives way to a new one
+            for job in self.registry.active():
+                if _is_check(job) and job.standing_by and not job.asked:
+                    await self.control(job.id, JobAction.CANCEL)
         limbo = any([await self._has_limbo(disk) for disk in self._bookie.disks])
         config = self._bookie.config
         due = job_schedule.due(

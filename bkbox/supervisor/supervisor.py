@@ -461,6 +461,8 @@ class Supervisor:
             async with self.moving.lock:
                 await self.moving.settle(self.disks)
                 await self._start_frontend(base)
+            if self.jobs is not None:
+                self.jobs.must_check = True
 
         async def revive_repair() -> None:
             self.repair_restarts += 1

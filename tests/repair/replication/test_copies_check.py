@@ -238,8 +238,9 @@ def test_killed_during_the_comparison(cluster: Cluster, killed: str) -> None:
     assert [job.state for job in jobs(victim)] == [JobState.DONE]
 
 
-def test_a_disk_that_was_out_of_service(cluster: Cluster) -> None:
-    """The worker of a disk is killed: what is written meanwhile is missing on that disk alone."""
+@pytest.mark.parametrize("killed", ["worker", "frontend"])
+def test_a_process_that_was_away(cluster: Cluster, killed: str) -> None:
+    """What is written while a disk has no worker is missing on that disk alone; without a front-end, on all."""
     cluster.start(2)
     victim = BookieProcess(cluster.root, cluster.uri, name="two-disks")
     cluster.bookies.append(victim)
@@ -249,7 +250,8 @@ def test_a_disk_that_was_out_of_service(cluster: Cluster) -> None:
         async with hands(cluster.uri) as our:
             writers = [await our.write(5) for _ in range(6)]
             async with under_load(our, writers):
-                victim.worker(0).kill()
+                gone = victim.worker(0) if killed == "worker" else victim.children("frontend")[0]
+                gone.kill()
                 await grown(writers, 60)
                 await asyncio.to_thread(
                     wait_for, lambda: jobs(victim), "the disk to be back", WAIT_S
@@ -261,7 +263,7 @@ def test_a_disk_that_was_out_of_service(cluster: Cluster) -> None:
             await assert_nothing_lacks(our, [each.ledger_id for each in writers])
 
     asyncio.run(go())
-    assert copies(victim).mended, "the killed worker has missed something"
+    assert copies(victim).mended, "the killed process has missed something"
 
 
 def test_a_drained_disk_and_a_read_only_bookie(cluster: Cluster) -> None:

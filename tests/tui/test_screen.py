@@ -373,7 +373,7 @@ def test_a_table_under_keys_and_clicks() -> None:
             await pilot.press("home")
             await pilot.click(Table, offset=(3, 4))
             assert table.selected == "23"
-            await pilot.press("right", "right")
+            await pilot.press("right", "right", "left", "left")
             table.show([("a", ("two  spaces and a\nline", "\N{CJK UNIFIED IDEOGRAPH-4E2D}[b]"))])
             await pilot.pause()
             assert "two spaces and a line" in "".join(s.text for s in table.render_line(1))

@@ -174,7 +174,7 @@ class Table(ScrollView, can_focus=True):
             style = self._style("cursor" if number == self.cursor_row else kind)
         else:
             return Strip.blank(width, self.rich_style)
-        texts = map(_padded, cells, self._fitting(width), self._right)
+        texts = map(_padded, cells, self._fitting(left + width), self._right)
         line = Strip([each for text in texts if text for each in self._signed(text, style)])
         return line.crop(left, left + width).adjust_cell_length(width, style)
 
@@ -186,12 +186,12 @@ class Table(ScrollView, can_focus=True):
         coloured = style + Style(color=self._style(level).color, bold=True)
         return [Segment(text[:4], coloured), Segment(text[4:], style)]
 
-    def _fitting(self, width: int) -> list[int]:
+    def _fitting(self, edge: int) -> list[int]:
         """The widths, without figures that the right edge would cut: half a figure is a wrong one; and without text of
         which next to nothing would be seen."""
         found, at = [], 0
         for wide, right in zip(self._widths, self._right, strict=True):
-            fits = at + wide + 2 <= width or (not right and width - at >= _TEXT_MIN)
+            fits = at + wide + 2 <= edge or (not right and edge - at >= _TEXT_MIN)
             found.append(wide if fits else 0)
             at += wide + 2 if wide and fits else 0
         return found

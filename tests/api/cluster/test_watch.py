@@ -41,7 +41,10 @@ class Stage:
         self.watch.poll()
         for _ in range(20):
             await asyncio.sleep(0)
-        return {row.bookie: (row.state, row.silent_s) for row in self.watch.rows()}
+        return {
+            row.bookie: (row.state, None if row.silent_s is None else round(row.silent_s, 6))
+            for row in self.watch.rows()
+        }
 
 
 def play(stage: Stage, story: Callable[[], Awaitable[None]]) -> None:

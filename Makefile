@@ -43,6 +43,8 @@ STAMP := $(KERNEL) $(DEV) $(SPARK)
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# As pip does: the host's certificates, not its own.
+export UV_SYSTEM_CERTS := 1
 
 .PHONY: demo demo-interpreted unit test test-slow test-all check kernel release bench-peers bench-growth bench-spark bench-repair site soak clean
 .DEFAULT_GOAL := test

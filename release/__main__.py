@@ -34,7 +34,7 @@ def steps(tree: Path, parts: list[str]) -> Iterator[tuple[str, Callable[[], None
 
 
 def make(parts: list[str]) -> list[str]:
-    """Fill ``dist/``; one line for each file that could not be made. Raises NotMadeError where none can."""
+    """Fill ``dist/``; one line for each file that is not as it should be. Raises NotMadeError where none is made."""
     for folder in (WORK, DIST):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -64,7 +64,7 @@ def main() -> int:
     for path in sorted(DIST.iterdir()):
         print(f"{path.stat().st_size:>12,}  {path.relative_to(ROOT)}")
     for line in missing:
-        print(f"not made: {line}", file=sys.stderr)
+        print(f"not as it should be: {line}", file=sys.stderr)
     return 1 if missing else 0
 
 

@@ -31,13 +31,13 @@ def make(tree: Path, suite: str) -> None:
     within = f"/build/{tree.name}"
     _in(build, f"apt-get update -q && {_INSTALL} lintian && apt-get build-dep -q -y {within}")
     _in(build, f"cd {within} && dpkg-buildpackage -us -uc -b")
-    _in(build, "lintian --fail-on error,warning /build/*.changes")
     (package,) = (build / "build").glob("bkbox_*.deb")
     for file in (package, TRIAL):
         shutil.copy(file, clean)
     _in(clean, f"apt-get update -q && {_INSTALL} /{package.name}")
     _in(clean, f"/{TRIAL.name}")
     shutil.copy(package, DIST)
+    _in(build, "lintian --fail-on error,warning /build/*.changes")
 
 
 def backported(changelog: str, suite: str) -> str:

@@ -1,4 +1,4 @@
-"""The pictures of the layers in docs/architecture.md, made from the import contracts in .importlinter:
+"""docs/layers.md: pictures of the layers, made from the import contracts in .importlinter:
 
 python -m tests.docs.layers
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.bench.peers.report import replace_between
 
 CHECKOUT = Path(__file__).parents[2]
-PAGE = CHECKOUT / "docs/architecture.md"
+PAGE = CHECKOUT / "docs/layers.md"
 WIDTH = 96
 
 

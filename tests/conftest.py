@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -56,6 +58,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 class _ByScope(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if item.get_closest_marker("unit") is None:
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", _start_nothing)
+        return (yield)
+
+
+def _start_nothing(*arguments: Any, **_: Any) -> NoReturn:
+    pytest.fail(
+        f"a unit test starts {arguments[1:]}: mark it 'process', or see tests/harness/tiers.py"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

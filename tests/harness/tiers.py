@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -31,6 +31,7 @@ PATHS = {
     "cli/test_any_words.py": "slow",
     "client/test_client_argument_fuzz.py": "slow",
     "client/test_client_scale.py": "slow",
+    "client/placement/test_placement_topology.py": "process",
     "crash": "slow",
     "crash/test_kill.py": "process",
     "crash/test_lost_host.py": "process",
@@ -63,15 +64,6 @@ PATHS = {
 }
 """The longest that fits decides. A path that is not here is ``process`` or ``unit``."""
 
-_STARTERS = {
-    "tests.crash.bookie",
-    "tests.harness.fixtures",
-    "tests.harness.processes",
-    "tests.metadata.metadata_peer",
-    "tests.repair.copies",
-}
-"""A module that imports from these, or ``subprocess``, starts processes."""
-
 
 def tier_of_path(path: str) -> str | None:
     """The tier of a folder or file in tests/, with ``/`` between its parts; None: see ``tier_of``."""
@@ -92,13 +84,20 @@ def tier_of(item: pytest.Item) -> str:
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
     if "zookeeper" in item.fixturenames or any(each == "zookeeper" for each in params):
         return "java"
-    return "process" if _starts_processes(item.module) else "unit"
+    starts = {"make_bookie", "make_mount"} & {*item.fixturenames} or _starts_processes(item.module)
+    return "process" if starts else "unit"
 
 
 @functools.cache
 def _starts_processes(module: ModuleType) -> bool:
-    names = vars(module).values()
-    return any(each is subprocess or getattr(each, "__module__", "") in _STARTERS for each in names)
+    """True if ``module`` imports ``subprocess``, or from a module in tests/ that does."""
+    values = vars(module).values()
+    names = {
+        each.__name__ if isinstance(each, ModuleType) else getattr(each, "__module__", "")
+        for each in values
+    }
+    ours = {name for name in map(str, names) if name.startswith("tests.")} - {module.__name__}
+    return "subprocess" in names or any(_starts_processes(sys.modules[name]) for name in ours)
 
 
 def scope_of(nodeid: str) -> str:

@@ -244,9 +244,9 @@ http_token_file = "token"
     [
         ('http_listen = "127.0.0.1:1"', None),
         ('http_listen = "[::1]:1"', None),
-        ('http_listen = "10.0.0.5:1"', "for others than this host"),
-        ('http_listen = "0.0.0.0:1"', "for others than this host"),
-        ('http_listen = "127.example.com:1"', "for others than this host"),
+        ('http_listen = "10.0.0.5:1"', "for other hosts, too"),
+        ('http_listen = "0.0.0.0:1"', "for other hosts, too"),
+        ('http_listen = "127.example.com:1"', "for other hosts, too"),
         ('http_listen = "10.0.0.5:1"\nhttp_tls = "off"', None),
         ('http_listen = "10.0.0.5:1"\nhttp_tls = "required"', "needs tls_certificate_file"),
         ('http_listen = "10.0.0.5:1"\nhttp_tls = "yes"', "has to be one of"),

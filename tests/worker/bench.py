@@ -36,6 +36,7 @@ class WatchedFiles(RealFiles):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.appends = self.syncs = self.bytes = 0
         self.gate = threading.Event()
         self.gate.set()

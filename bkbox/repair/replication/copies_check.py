@@ -116,7 +116,7 @@ class CopiesCheck:
         followed = sum(each.is_whole for each in self._left.values())
         said = []
         if absent:
-            said.append(f"{counted(absent, 'ledger', 'lack')} entries here")
+            said.append(f"entries of {counted(absent, 'ledger', 'are')} missing here")
         if unknown:
             first, why = min(unknown.items())
             said.append(f"{counted(len(unknown), 'ledger')} not known, as ledger {first}: {why}")

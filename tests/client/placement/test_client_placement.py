@@ -87,7 +87,7 @@ def test_too_few_bookies_are_named_with_those_that_were_dropped(tmp_path: Path) 
                 r"dropped: full \(read-only\)$",
             ):
                 await client.create_ledger(4)
-            with pytest.raises(NotEnoughBookiesError, match=r"^1000000000 bookies are needed"):
+            with pytest.raises(NotEnoughBookiesError, match=r"^1,000,000,000 bookies are needed"):
                 await client.create_ledger(10**9)
             await reader.close()
 

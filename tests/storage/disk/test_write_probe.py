@@ -23,6 +23,7 @@ class Unsynced(RealFiles):
     """Counts the syncs of the file before it is read."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[str] = []
 
     def open_append(self, path: Path) -> AppendFile:

@@ -11,6 +11,8 @@ from release.commands import DIST, TRIAL, WORK, NotMadeError, run
 
 SUITES = {"bookworm": 12, "trixie": 13}
 _INSTALL = "apt-get install -q -y --no-install-recommends"
+_SUPPRESSED = "bogus-mail-host,bogus-mail-host-in-debian-changelog"
+"""The maintainers have no address of their own yet."""
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 
@@ -37,7 +39,7 @@ def make(tree: Path, suite: str) -> None:
     _in(clean, f"apt-get update -q && {_INSTALL} /{package.name}")
     _in(clean, f"/{TRIAL.name}")
     shutil.copy(package, DIST)
-    _in(build, "lintian --fail-on error,warning /build/*.changes")
+    _in(build, f"lintian --fail-on error,warning --suppress-tags {_SUPPRESSED} /build/*.changes")
 
 
 def backported(changelog: str, suite: str) -> str:

@@ -227,7 +227,8 @@ def test_killed_during_the_comparison(cluster: Cluster, killed: str) -> None:
     else:
         victim.kill()
         victim.start()
-    admin.pace_jobs(socket(victim), 0)
+    lifted = {"bytes_per_second": 0}
+    admin.ask(socket(victim), "POST", f"{admin.JOBS_URL}/all/rate", lifted, timeout=WAIT_S)
     wait_checked(victim)
 
     async def judge() -> None:

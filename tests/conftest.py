@@ -75,7 +75,7 @@ def _start_nothing(*arguments: Any, **_: Any) -> NoReturn:
     )
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
     """Tests and seconds of each tier; in a run of what had failed, the tests that passed now."""
     tests: Counter[str] = Counter()
     seconds: Counter[str] = Counter()
@@ -93,7 +93,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.write_line(f"NEEDED A SECOND RUN {nodeid}")
     for tier in tests:
         terminalreporter.write_line(f"{tier}: {tests[tier]} tests, {seconds[tier]:.0f} s")
-    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption(
-        "lf", True
-    ):
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and exitstatus in (0, 1)
+    if whole and not config.getoption("lf", True) and not config.option.collectonly:
         note_seconds({tier: round(seconds[tier]) for tier in tests})

@@ -43,7 +43,7 @@ from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, LeftToWriterError, MetadataError, NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.underreplication import Task
-from bkbox.protocol.audit import Answer, Said, clipped
+from bkbox.protocol.audit import Answer, BookieAnswer, clipped
 from bkbox.protocol.repair import expected_entries, missing
 from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.job_run import JobRun
@@ -88,7 +88,7 @@ class PlannedHoldings(EntryInventory):
 
     async def ask(
         self, metadata: LedgerMetadata, registered: Collection[BookieId]
-    ) -> dict[BookieId, Said]:
+    ) -> dict[BookieId, BookieAnswer]:
         replaced = _bookies(self._steps, Action.REPLACE, Action.MOVE)
         said = await super().ask(metadata, registered)
         for bookie, answer in said.items():
@@ -101,7 +101,7 @@ class PlannedHoldings(EntryInventory):
 
     async def _planned(
         self, metadata: LedgerMetadata, bookie: BookieId, steps: Sequence[Step]
-    ) -> Said:
+    ) -> BookieAnswer:
         """The entries that the bookie has to hold, except planned ones that are absent or wrong there. Copies given
         to it during this run count as present even if it does not return them."""
         if metadata.digest_type is None or metadata.password is None:

@@ -28,7 +28,7 @@ from bkbox.audit.rows import (
     UnderReplicated,
 )
 from bkbox.base.ids import BookieId
-from bkbox.protocol.audit import Answer, Said, audit, clipped, pieces, settled_fragments
+from bkbox.protocol.audit import Answer, BookieAnswer, audit, clipped, pieces, settled_fragments
 from bkbox.protocol.force_close_plan import text_of
 from bkbox.protocol.inspection import joined
 from bkbox.protocol.quorum import QuorumSizes
@@ -395,7 +395,7 @@ def _said(
     evidence: CopyEvidence,
     wrong: Sequence[range],
     lost: Sequence[Fault] = LOST,
-) -> Said:
+) -> BookieAnswer:
     """The bookie's report, as the audit of the copies takes it."""
     if evidence.is_gone:
         return Answer.GONE

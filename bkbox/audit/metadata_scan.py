@@ -124,7 +124,7 @@ def gather(
 
     def parts() -> Iterable[Facts]:
         for part in engine.map(FactsJob(uri, shown), chunks):
-            progress.did(part.ledgers, 0)
+            progress.add_progress(part.ledgers, 0)
             yield part
 
     return merged(parts(), shown)

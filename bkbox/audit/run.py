@@ -60,7 +60,7 @@ class Progress(Protocol):
     def stage(self, name: str, ledgers: int | None) -> None:
         """Starts a stage with this number of ledgers to come; None: not known."""
 
-    def did(self, ledgers: int, size: int) -> None:
+    def add_progress(self, ledgers: int, size: int) -> None:
         """Adds to the progress of this stage; ``size`` in bytes."""
 
 
@@ -70,7 +70,7 @@ class NoProgress:
     def stage(self, name: str, ledgers: int | None) -> None:
         """See Progress."""
 
-    def did(self, ledgers: int, size: int) -> None:
+    def add_progress(self, ledgers: int, size: int) -> None:
         """See Progress."""
 
 
@@ -216,7 +216,7 @@ def run_audit(
         for result in engine.map(plan.job, plan.chunks):
             files.write(result.tables)
             totals.add(result)
-            progress.did(result.ledgers, result.size)
+            progress.add_progress(result.ledgers, result.size)
         files.write(
             {
                 "copies_per_rack": batch_of("copies_per_rack", totals.racks),

@@ -51,7 +51,7 @@ FRONTEND_DESCRIPTORS = 256
 CONNECTION_UNSENT_BYTES_MAX = 32 << 20
 """Unsent responses of one connection, in bytes; beyond it reads are answered without entries, as too many requests."""
 
-VISITORS_MAX = 1_024
+UNAUTHENTICATED_MAX = 1_024
 """Unauthenticated connections; one more closes the oldest."""
 
 OPEN_SEGMENTS_MAX = 64

@@ -1,7 +1,7 @@
 cimport cython
 
 from bkbox.native cimport memory
-from bkbox.bookie.response_writer cimport AnswerWriter
+from bkbox.bookie.response_writer cimport ResponseWriter
 from bkbox.storage.index.memtable cimport Memtable
 from bkbox.storage.log.ledger_counts cimport LedgerCounts
 from bkbox.wire.v3_fast_path cimport add_answer_size, put_add_answer
@@ -80,11 +80,11 @@ cdef class AddBatch:
         crc="unsigned int",
     )
     cpdef Py_ssize_t pack(
-        self, object room, Py_ssize_t at, unsigned int seed, unsigned int segment, long long offset
+        self, object buffer, Py_ssize_t at, unsigned int seed, unsigned int segment, long long offset
     ) except -1
 
     @cython.locals(group=AdmittedLedger, index=Py_ssize_t)
-    cpdef index(self, Memtable recent, LedgerCounts tally, long long segment)
+    cpdef index(self, Memtable recent, LedgerCounts counts, long long segment)
 
     @cython.locals(source="long long")
     cpdef Py_ssize_t entry_id(self, Py_ssize_t index) except -2
@@ -101,6 +101,6 @@ cdef class AddBatch:
         txn="unsigned long long",
         ledger="long long",
         entry="long long",
-        room="unsigned char[::1]",
+        buffer="unsigned char[::1]",
     )
-    cpdef answer(self, AnswerWriter out, int code_v2, int code_v3, object marked)
+    cpdef answer(self, ResponseWriter out, int code_v2, int code_v3, object marked)

@@ -26,7 +26,7 @@ from bkbox.native import memory
 from bkbox.wire.v3_fast_path import add_answer_size, put_add_answer
 
 if TYPE_CHECKING:
-    from bkbox.bookie.response_writer import AnswerWriter
+    from bkbox.bookie.response_writer import ResponseWriter
     from bkbox.storage.index.memtable import Memtable
     from bkbox.storage.log.ledger_counts import LedgerCounts
 
@@ -209,12 +209,12 @@ class AddBatch:
 
     # ---- storing ------------------------------------------------------------------------------------
 
-    def pack(self, room: bytearray, at: int, seed: int, segment: int, offset: int) -> int:
-        """Write the records (segment.py has their layout), grouped by ledger, to ``room`` from ``at`` on.
+    def pack(self, buffer: bytearray, at: int, seed: int, segment: int, offset: int) -> int:
+        """Write the records (segment.py has their layout), grouped by ledger, to ``buffer`` from ``at`` on.
 
-        ``room`` has ``record_bytes`` from there; ``offset`` is their location in the segment. Returns the end.
+        ``buffer`` has ``record_bytes`` from there; ``offset`` is their location in the segment. Returns the end.
         """
-        out = room
+        out = buffer
         area = self._data
         own = self._own
         for group in self.groups:
@@ -243,10 +243,10 @@ class AddBatch:
                 index = self._after[index]
         return at
 
-    def index(self, recent: Memtable, tally: LedgerCounts, segment: int) -> None:
+    def index(self, recent: Memtable, counts: LedgerCounts, segment: int) -> None:
         """Put the entries packed last, which are in ``segment`` now, into the index, and count them for the footer."""
         for group in self.groups:
-            tally.count(group.ledger, group.count, group.bytes)
+            counts.count(group.ledger, group.count, group.bytes)
             index = group.first
             while index >= 0:
                 recent.put(
@@ -275,7 +275,7 @@ class AddBatch:
     # ---- responses ----------------------------------------------------------------------------------
 
     def answer(
-        self, out: AnswerWriter, code_v2: int, code_v3: int, marked: Callable[[int], bytes]
+        self, out: ResponseWriter, code_v2: int, code_v3: int, marked: Callable[[int], bytes]
     ) -> None:
         """Answer everything in the order of arrival: adds with the code, marks with the response that ``marked``
         makes of a number.
@@ -309,13 +309,13 @@ class AddBatch:
                 ):
                     end += 1
                 at = out.reserve(connection, _V2_ANSWER_BYTES * (end - index), end - index)
-                room = out.slot
+                buffer = out.slot
                 while index < end:
-                    memory.put_u32(room, at, _V2_ANSWER_BYTES - 4)
-                    memory.put_u32(room, at + 4, _V2_ADD)
-                    memory.put_i32(room, at + 8, code_v2)
-                    memory.put_i64(room, at + 12, self.ledger_id(index))
-                    memory.put_i64(room, at + 20, self.entry_id(index))
+                    memory.put_u32(buffer, at, _V2_ANSWER_BYTES - 4)
+                    memory.put_u32(buffer, at + 4, _V2_ADD)
+                    memory.put_i32(buffer, at + 8, code_v2)
+                    memory.put_i64(buffer, at + 12, self.ledger_id(index))
+                    memory.put_i64(buffer, at + 20, self.entry_id(index))
                     at += _V2_ANSWER_BYTES
                     index += 1
 

@@ -43,7 +43,7 @@ from bkbox.bookie.longpoll import LongPolls, Poll
 from bkbox.bookie.plain_responses import Request, bare
 from bkbox.bookie.reading import LateReads, Reader
 from bkbox.bookie.readonly import DISK_FAILED, DISK_FULL, ReadOnly
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError, DiskFullError
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.entries.entry_log import Part
@@ -232,7 +232,7 @@ class Bookie:
         """True if step 2 has anything to do."""
         return bool(work.odd.reads) or len(self.reader.plain) > 0
 
-    def serve(self, work: CommitGroup, out: AnswerWriter) -> None:
+    def serve(self, work: CommitGroup, out: ResponseWriter) -> None:
         """Step 2; the reads it defers are in ``late``. Raises EOFError."""
         late = self._late
         self.reader.plain.serve(out, late.plain)
@@ -242,13 +242,13 @@ class Bookie:
             work.late = late
             self._late = self.reader.late()
 
-    def serve_cold_reads(self, work: CommitGroup, out: AnswerWriter) -> None:
+    def serve_cold_reads(self, work: CommitGroup, out: ResponseWriter) -> None:
         """The deferred part of step 2, at any time; ``late`` is None afterwards. Raises EOFError."""
         late, work.late = work.late, None
         assert late is not None
         self.reader.serve_cold_reads(late, out)
 
-    def end(self, work: CommitGroup, out: AnswerWriter) -> None:
+    def end(self, work: CommitGroup, out: ResponseWriter) -> None:
         """Send the responses of step 3, after ``settle``; the caller then takes what ``polled`` has. Raises
         EOFError."""
         code = work.failure or _EOK

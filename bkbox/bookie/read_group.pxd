@@ -1,7 +1,7 @@
 cimport cython
 
 from bkbox.native cimport memory
-from bkbox.bookie.response_writer cimport AnswerWriter
+from bkbox.bookie.response_writer cimport ResponseWriter
 from bkbox.storage.entries.entry_reader cimport Fetch
 from bkbox.storage.index.memtable cimport EntryLookup, EntryLocation
 from bkbox.wire.v3_fast_path cimport put_read_head, put_read_tail, read_head_size, read_tail_size
@@ -59,7 +59,7 @@ cdef class ReadBatch:
     @cython.locals(
         fetch=Fetch, index=Py_ssize_t, connection="long long", size=Py_ssize_t, at=Py_ssize_t
     )
-    cpdef serve(self, AnswerWriter out, ReadBatch late=*)
+    cpdef serve(self, ResponseWriter out, ReadBatch late=*)
 
     cdef bint _find(self, long long ledger, long long entry) except -1
 
@@ -71,27 +71,27 @@ cdef class ReadBatch:
     cdef Py_ssize_t _answer_size(self, Py_ssize_t index) except -1
 
     @cython.locals(
-        room="unsigned char[::1]",
+        buffer="unsigned char[::1]",
         length=Py_ssize_t,
         ledger="long long",
         entry="long long",
         lac="long long",
     )
-    cdef Py_ssize_t _put_head(self, AnswerWriter out, Py_ssize_t index, Py_ssize_t at) except -1
+    cdef Py_ssize_t _put_head(self, ResponseWriter out, Py_ssize_t index, Py_ssize_t at) except -1
 
     @cython.locals(index=Py_ssize_t, done=int, end_here=Py_ssize_t)
-    cdef int _fill(self, AnswerWriter out, Py_ssize_t end, ReadBatch late) except -1
+    cdef int _fill(self, ResponseWriter out, Py_ssize_t end, ReadBatch late) except -1
 
     @cython.locals(
         fetch=Fetch,
         number=Py_ssize_t,
-        kept=Py_ssize_t,
+        remaining=Py_ssize_t,
         index=Py_ssize_t,
         connection="long long",
         size=Py_ssize_t,
         at=Py_ssize_t,
     )
-    cdef Py_ssize_t _leave(self, AnswerWriter out, Py_ssize_t end, ReadBatch late) except -1
+    cdef Py_ssize_t _leave(self, ResponseWriter out, Py_ssize_t end, ReadBatch late) except -1
 
     cdef void _move(self, Py_ssize_t index, Py_ssize_t to) noexcept
 
@@ -108,7 +108,7 @@ cdef class ReadBatch:
     )
     cpdef int serve_batch(
         self,
-        AnswerWriter out,
+        ResponseWriter out,
         long long connection,
         long long ledger,
         long long first,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError
 from bkbox.native import memory
 from bkbox.storage.entries.entry_reader import BROKEN, FETCHED, LATE, TOGETHER_MAX, Fetch, Range
@@ -135,7 +135,7 @@ class ReadBatch:
 
     # ---- responses ----------------------------------------------------------------------------------
 
-    def serve(self, out: AnswerWriter, late: ReadBatch | None = None) -> None:
+    def serve(self, out: ResponseWriter, late: ReadBatch | None = None) -> None:
         """Answer everything that was taken, for each connection in the order of arrival. Raises EOFError.
 
         ``late`` gets the reads that are not in the page cache; None: the disk is waited for.
@@ -150,13 +150,13 @@ class ReadBatch:
             connection = self._connection[index]
             if self._find(self._ledger[index], self._entry[index]):
                 size = self._answer_size(index)
-                if fetch.count and (fetch.count == _TOGETHER_MAX or size > out.room(connection)):
+                if fetch.count and (fetch.count == _TOGETHER_MAX or size > out.space(connection)):
                     self._fill(out, index, late)
                 at = self._put_head(out, index, out.reserve(connection, size, 1))
                 fetch.add(self._ledger[index], self._entry[index], self._place, at)
             else:
                 answer = self._answer(index)
-                if fetch.count and len(answer) > out.room(connection):
+                if fetch.count and len(answer) > out.space(connection):
                     self._fill(out, index, late)
                 out.put(connection, answer, 1)
         if fetch.count:
@@ -193,25 +193,25 @@ class ReadBatch:
         head = read_head_size(self._txn[index], 0, ledger, self._entry[index], length, lac)
         return head + length + read_tail_size(lac)
 
-    def _put_head(self, out: AnswerWriter, index: int, at: int) -> int:
+    def _put_head(self, out: ResponseWriter, index: int, at: int) -> int:
         """Put a response without its entry; returns the offset of the entry."""
-        room = out.slot
+        buffer = out.slot
         length = self._place.length
         ledger = self._ledger[index]
         entry = self._entry[index]
         if self._version[index] == 2:
-            memory.put_u32(room, at, _V2_HEAD_BYTES - 4 + length)
-            memory.put_u32(room, at + 4, _V2_READ)
-            memory.put_u32(room, at + 8, 0)
-            memory.put_i64(room, at + 12, ledger)
-            memory.put_i64(room, at + 20, entry)
+            memory.put_u32(buffer, at, _V2_HEAD_BYTES - 4 + length)
+            memory.put_u32(buffer, at + 4, _V2_READ)
+            memory.put_u32(buffer, at + 8, 0)
+            memory.put_i64(buffer, at + 12, ledger)
+            memory.put_i64(buffer, at + 20, entry)
             return at + _V2_HEAD_BYTES
         lac = self._lac(ledger)
-        at = put_read_head(room, at, self._txn[index], 0, ledger, entry, length, lac)
-        put_read_tail(room, at + length, lac)
+        at = put_read_head(buffer, at, self._txn[index], 0, ledger, entry, length, lac)
+        put_read_tail(buffer, at + length, lac)
         return at
 
-    def _fill(self, out: AnswerWriter, end: int, late: ReadBatch | None) -> None:
+    def _fill(self, out: ResponseWriter, end: int, late: ReadBatch | None) -> None:
         """Fetch the entries of the responses since ``_begin``, of which the last one is before ``end``."""
         done = self._fetch.fetch(out.slot, None if late is None else late.ranges)
         if done == _LATE and late is not None:
@@ -227,13 +227,13 @@ class ReadBatch:
         out.mark()
         self._begin = end
 
-    def _leave(self, out: AnswerWriter, end: int, late: ReadBatch) -> int:
+    def _leave(self, out: ResponseWriter, end: int, late: ReadBatch) -> int:
         """Move the cold reads to ``late``, and put the other responses once more; returns their end, which is before
         ``end``.
         """
         fetch = self._fetch
         number = 0
-        kept = self._begin
+        remaining = self._begin
         for index in range(self._begin, end):
             connection = self._connection[index]
             if self._find(self._ledger[index], self._entry[index]):
@@ -252,9 +252,9 @@ class ReadBatch:
                 fetch.add(self._ledger[index], self._entry[index], self._place, at)
             else:
                 out.put(connection, self._answer(index), 1)
-            self._move(index, kept)
-            kept += 1
-        return kept
+            self._move(index, remaining)
+            remaining += 1
+        return remaining
 
     def _move(self, index: int, to: int) -> None:
         self._connection[to] = self._connection[index]
@@ -267,7 +267,7 @@ class ReadBatch:
 
     def serve_batch(
         self,
-        out: AnswerWriter,
+        out: ResponseWriter,
         connection: int,
         ledger: int,
         first: int,

@@ -26,7 +26,7 @@ from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, standing
 from bkbox.bookie.plain_responses import Request, bare, on_v2
 from bkbox.bookie.read_group import ReadBatch
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.entries.entry_reader import FETCHED, LATE, Range
@@ -97,7 +97,7 @@ class Reader:
         """An empty collection of cold reads."""
         return LateReads(self._batch_of_reads())
 
-    def serve_cold_reads(self, late: LateReads, out: AnswerWriter) -> None:
+    def serve_cold_reads(self, late: LateReads, out: ResponseWriter) -> None:
         """Answer cold reads; waits for the disk for data that is still not in the page cache. Raises EOFError."""
         late.plain.serve(out)
         for connection, request in late.batches:
@@ -105,7 +105,7 @@ class Reader:
 
     def answer_into(
         self,
-        out: AnswerWriter,
+        out: ResponseWriter,
         connection: int,
         request: Request,
         code: Code,

@@ -9,7 +9,7 @@ cdef Py_ssize_t _FILL_BYTES
 
 
 @cython.final
-cdef class AnswerWriter:
+cdef class ResponseWriter:
     cdef object _more
     cdef public object view
     cdef public unsigned char[::1] slot
@@ -37,7 +37,7 @@ cdef class AnswerWriter:
     @cython.locals(at=Py_ssize_t)
     cpdef put(self, unsigned int connection, const unsigned char[::1] data, unsigned int frames)
 
-    cpdef Py_ssize_t room(self, unsigned int connection) noexcept
+    cpdef Py_ssize_t space(self, unsigned int connection) noexcept
 
     cpdef void mark(self) noexcept
 

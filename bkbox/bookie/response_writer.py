@@ -2,7 +2,7 @@
 
 Space is reserved before a response is made, so that it can be made in place: an entry is read from the disk straight
 to where the front-end sends it from. The header of a segment always counts everything reserved. So all reserved space
-has to be filled before the next ``reserve`` that may take another slot; ``room`` tells whether it will.
+has to be filled before the next ``reserve`` that may take another slot; ``space`` tells whether it will.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ again, which costs no memory and stays in the processor's cache.
 """
 
 
-class AnswerWriter:
+class ResponseWriter:
     """Fills slots, one after the other.
 
     ``slot``, ``view``: the present slot, for compiled code and for Python; ``used``: its used bytes.
@@ -101,7 +101,7 @@ class AnswerWriter:
         at = self.reserve(connection, len(data), frames)
         memory.copy(self.slot, at, data, 0, len(data))
 
-    def room(self, connection: int) -> int:
+    def space(self, connection: int) -> int:
         """Bytes that can be reserved for a connection in the present slot; may be negative."""
         if self._segment >= 0 and connection == self._connection:
             return self.limit - self.used

@@ -30,7 +30,7 @@ from bkbox.client.ledger.ledger_inspection import LedgerInspection, LedgerInspec
 from bkbox.client.ledger.read_order import ReadOrder
 from bkbox.client.ledger.reader import LedgerReader
 from bkbox.client.ledger.writer import LedgerWriter
-from bkbox.client.loop_affinity import Binding
+from bkbox.client.loop_affinity import LoopAffinity
 from bkbox.client.options import ClientOptions, ConnectOptions
 from bkbox.client.placement.placement import Placer
 from bkbox.client.placement.topology import topology_of
@@ -97,7 +97,7 @@ class Client:
     """See ``connect``, which makes one with its own metadata store. The store is not closed with the client."""
 
     def __init__(self, store: MetadataStore, options: ClientOptions, rng: random.Random) -> None:
-        self._binding = Binding()
+        self._binding = LoopAffinity()
         self._binding.closed = True  # until the client is connected
         self._store = store
         self._options = options

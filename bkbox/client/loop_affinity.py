@@ -12,7 +12,7 @@ import os
 from bkbox.errors import ForkedError, HandleClosedError, WrongLoopError
 
 
-class Binding:
+class LoopAffinity:
     """Shared by a client and its readers and writers; a log's writer has one of its own. The loop is that of the
     first call.
     """

@@ -28,10 +28,10 @@ class SlotRouter(Router, Protocol):
 
 
 class ClientSession(Connection):
-    """A connection, from its admission to its close. ``guard``: what its client may do, None for everything;
+    """A connection, from its admission to its close. ``authorizer``: what its client may do, None for everything;
     ``watched``: see connection_timeouts.py."""
 
-    __slots__ = ("_intake", "_router", "guard", "host", "watched", "watched_since")
+    __slots__ = ("_request_router", "_router", "authorizer", "host", "watched", "watched_since")
 
     def __init__(
         self,
@@ -44,30 +44,30 @@ class ClientSession(Connection):
         frame_bytes_max: int,
         inflight_bytes_max: int,
         host: str = "",
-        guard: Authorizer | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         super().__init__(number, sock, peer, poll, common, frame_bytes_max, inflight_bytes_max)
-        self._intake = RequestRouter(router, guard, number)
+        self._request_router = RequestRouter(router, authorizer, number)
         self._router = router
         self.host = host
-        self.guard = guard
+        self.authorizer = authorizer
         self.watched = (0, 0)
         self.watched_since = 0.0
         self.refresh_permissions()
 
     def refresh_permissions(self) -> None:
         """Refreshes what its client may do."""
-        if self.guard is not None:
-            self.allows = self.guard.plain
+        if self.authorizer is not None:
+            self.allows = self.authorizer.plain
 
     def handle_slow_path(self, frame: memoryview) -> bool:
         body = frame[PREFIX_BYTES:]
         UNDER_WAY.set(self._numbers)
         try:
-            target = self._intake.take(body)
+            target = self._request_router.take(body)
         finally:  # later log lines must not name a connection that this frame has closed
             UNDER_WAY.set(None)
-        self.is_v3 = self._intake.tries_v3
+        self.is_v3 = self._request_router.tries_v3
         if target is None:
             self._router.await_place(self)
             return False
@@ -86,7 +86,7 @@ class ClientSession(Connection):
 
     def moved(self, ledger: int, before: DiskLink, after: DiskLink) -> None:
         """A ledger has migrated from the disk of one link to that of another."""
-        self._intake.moved(ledger, before, after)
+        self._request_router.moved(ledger, before, after)
 
     def strip_payloads(self, frames: memoryview) -> bytes:
         return without_entries(frames)

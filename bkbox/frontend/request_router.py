@@ -52,11 +52,13 @@ class RoutedRequest(NamedTuple):
 
 class RequestRouter:
     """The requests of one connection, which has this ``number``. ``tries_v3``: it is still regarded as version 3.
-    ``guard``: None where every request is permitted."""
+    ``authorizer``: None where every request is permitted."""
 
-    def __init__(self, router: Router, guard: Authorizer | None = None, number: int = 0) -> None:
+    def __init__(
+        self, router: Router, authorizer: Authorizer | None = None, number: int = 0
+    ) -> None:
         self._router = router
-        self._guard = guard
+        self._authorizer = authorizer
         self._number = number
         self.tries_v3 = True
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
@@ -87,8 +89,8 @@ class RequestRouter:
         if header.opcode == v2.OP_AUTH:
             v2.decode_request(body)
             return v2.encode_response(v2.AuthResponse(header.version, _AUTH_DISABLED))
-        if self._guard is not None:
-            refusal = self._guard.refusal(need_of_v2(header))
+        if self._authorizer is not None:
+            refusal = self._authorizer.refusal(need_of_v2(header))
             if refusal is not None:
                 return v2.refuse(body, refusal)
         is_add = header.opcode == v2.OP_ADD
@@ -97,8 +99,8 @@ class RequestRouter:
             purpose = Purpose.RECOVER if recovers else Purpose.WRITE
         else:
             purpose = Purpose.RECOVER if header.flags & v2.FLAG_DO_FENCING else Purpose.READ
-        if self._guard is not None and purpose not in ABSENT:
-            code = self._guard.may_create(self._number, header.ledger_id, key_of_v2(body))
+        if self._authorizer is not None and purpose not in ABSENT:
+            code = self._authorizer.may_create(self._number, header.ledger_id, key_of_v2(body))
             if code is not Code.EOK:
                 return None if code is None else v2.refuse(body, code)
         target = self._router.route(header.ledger_id, purpose)
@@ -118,16 +120,16 @@ class RequestRouter:
             return _refuse(request, Code.EBADREQ)
         if request.header.version != v3.CURRENT_VERSION:
             return _refuse(request, Code.EBADVERSION)
-        if self._guard is not None:
-            refusal = self._guard.refusal(need_of_v3(request))
+        if self._authorizer is not None:
+            refusal = self._authorizer.refusal(need_of_v3(request))
             if refusal is not None:
                 return _refuse(request, refusal)
         if isinstance(request, v3.BookieInfoRequest):
             return self._info(request)
         purpose = _purpose(request)
-        if self._guard is not None and purpose not in ABSENT:
+        if self._authorizer is not None and purpose not in ABSENT:
             key = getattr(request, "master_key", None)
-            code = self._guard.may_create(self._number, request.ledger_id, key)
+            code = self._authorizer.may_create(self._number, request.ledger_id, key)
             if code is not Code.EOK:
                 return None if code is None else _refuse(request, code)
         target = self._router.route(request.ledger_id, purpose)

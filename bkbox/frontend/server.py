@@ -90,11 +90,11 @@ class Frontend:
         self._new_ledgers = True
         self._refused = 0
         self._seldom = RateLimited(log, time.monotonic)
-        self._admittance = AccessPolicy()
+        self._policy = AccessPolicy()
         self._refusals = Refusals(time.monotonic)
         self._buckets = Buckets()
         self._peers = Peers()
-        self._newcomers = ConnectionCpuBudget(
+        self._cpu_budget = ConnectionCpuBudget(
             time.monotonic, time.thread_time, lambda: self._turns.recent_fast_turns > 0
         )
         self._penalty: ProtocolErrorThrottle[tuple[socket.socket, str, str]] = (
@@ -183,7 +183,7 @@ class Frontend:
 
     def _end(self, session: Connection, error: Exception) -> None:
         assert isinstance(session, ClientSession)
-        began_s = self._newcomers.cpu_s()
+        began_s = self._cpu_budget.cpu_s()
         if isinstance(error, FrameError | ConnectionAbortedError | TimeoutError):
             self._seldom.say(
                 logging.WARNING,
@@ -195,15 +195,15 @@ class Frontend:
         if isinstance(error, FrameError):
             self._penalty.record_error(session.host)
         self._peers.leave(session.host)
-        if session.guard is not None:
-            self._give_back(session.guard)
+        if session.authorizer is not None:
+            self._give_back(session.authorizer)
             self._vouching.forget(session.number)
         del self._turns.streams[session.sock.fileno()]
         del self._sessions[session.number]
         session.close()
         for link in self._links.values():
             link.forget(session.number)
-        self._newcomers.charge(began_s)
+        self._cpu_budget.charge(began_s)
 
     def _authenticated_sessions(self) -> list[ClientSession]:
         return [
@@ -333,49 +333,49 @@ class Frontend:
         self._handshake_timeout_s = values["handshake_timeout_s"]
         if self._door is not None:
             self._door.timeout_s = self._handshake_timeout_s
-        self._deadlines.patience = ConnectionTimeouts(
+        self._deadlines.timeouts = ConnectionTimeouts(
             values["frame_timeout_s"], values["answers_timeout_s"], values["idle_timeout_s"]
         )
 
-    def _admit(self, admittance: AccessPolicy) -> None:
+    def _admit(self, policy: AccessPolicy) -> None:
         """Applies a new access policy. Open connections get their new permissions, or are closed."""
-        before, self._admittance = self._admittance, admittance
+        before, self._policy = self._policy, policy
         for session in self._authenticated_sessions():
-            guard = session.guard
-            if guard is None:
-                if admittance.plugins:
+            authorizer = session.authorizer
+            if authorizer is None:
+                if policy.plugins:
                     self._end(session, TimeoutError("clients have to authenticate from now on"))
                 elif not self._still_signed(before):
                     self._end(session, TimeoutError("what signed its certificate counts no more"))
-            elif not admittance.still_admits(guard.plugin, guard.name, before):
-                text = f"what {quoted(guard.identity)} has proved is not enough any more"
+            elif not policy.still_admits(authorizer.plugin, authorizer.name, before):
+                text = f"what {quoted(authorizer.identity)} has proved is not enough any more"
                 self._end(session, TimeoutError(text))
             else:
-                self._regard(session, guard)
+                self._regard(session, authorizer)
 
     def _still_signed(self, before: AccessPolicy) -> bool:
         """True if a client that needed no name can still show the certificate that it needed."""
-        now = self._admittance
+        now = self._policy
         return not now.every_client_is_signed or now.trusts_signers_of(before)
 
-    def _regard(self, session: ClientSession, guard: Authorizer) -> None:
+    def _regard(self, session: ClientSession, authorizer: Authorizer) -> None:
         """Refreshes a session's permissions. Its rate-limit bucket is released and acquired anew, as the rate may have
         changed."""
-        self._give_back(guard)
-        self._grant(guard)
+        self._give_back(authorizer)
+        self._grant(authorizer)
         session.refresh_permissions()
 
-    def _grant(self, guard: Authorizer) -> None:
-        grants = self._admittance.grants
-        guard.vouching = self._vouching if self._admittance.vouches else None
-        guard.grant = grants.of(guard.identity)
-        guard.counts_as = grants.counts_as(guard.identity)
-        rate = guard.grant.requests_per_second
-        guard.bucket = self._buckets.open(guard.counts_as, rate) if rate else None
+    def _grant(self, authorizer: Authorizer) -> None:
+        grants = self._policy.grants
+        authorizer.vouching = self._vouching if self._policy.vouches else None
+        authorizer.grant = grants.of(authorizer.identity)
+        authorizer.counts_as = grants.counts_as(authorizer.identity)
+        rate = authorizer.grant.requests_per_second
+        authorizer.bucket = self._buckets.open(authorizer.counts_as, rate) if rate else None
 
-    def _give_back(self, guard: Authorizer) -> None:
-        if guard.bucket is not None:
-            self._buckets.close(guard.counts_as)
+    def _give_back(self, authorizer: Authorizer) -> None:
+        if authorizer.bucket is not None:
+            self._buckets.close(authorizer.counts_as)
 
     def _stats(self) -> dict[str, int]:
         """``buffered_bytes``: bytes buffered for clients. ``refused``: requests refused because too much was buffered.
@@ -410,11 +410,11 @@ class Frontend:
         """Accepts one waiting connection. Without descriptors or memory for it, or while new connections are
         throttled, accepting pauses."""
         assert self._listener is not None
-        throttle_s = self._newcomers.throttle_s()
+        throttle_s = self._cpu_budget.throttle_s()
         if throttle_s:
             self._pause_accept(time.monotonic() + throttle_s)
             return
-        began_s = self._newcomers.cpu_s()
+        began_s = self._cpu_budget.cpu_s()
         try:
             sock, address = self._listener.accept()
         except (BlockingIOError, ConnectionError):
@@ -426,7 +426,7 @@ class Frontend:
             return
         self._pause_accept(None)
         self._admit_one(sock, str(address), address[0])
-        self._newcomers.charge(began_s)
+        self._cpu_budget.charge(began_s)
 
     def _admit_one(self, sock: socket.socket, peer: str, host: str) -> None:
         if not self._peers.admit(host):
@@ -441,13 +441,13 @@ class Frontend:
             self._receive(sock, peer, host)
 
     def _receive(self, sock: socket.socket, peer: str, host: str) -> None:
-        if self._admittance.is_open:
+        if self._policy.is_open:
             self._let_in(sock, peer, host, None)
         else:
-            self._at_door().receive(sock, peer, host, self._admittance)
+            self._at_door().receive(sock, peer, host, self._policy)
 
     def _let_in(
-        self, sock: socket.socket, peer: str, host: str, guard: Authorizer | None
+        self, sock: socket.socket, peer: str, host: str, authorizer: Authorizer | None
     ) -> ClientSession:
         assert self._open is not None
         session = ClientSession(
@@ -460,7 +460,7 @@ class Frontend:
             self._open.frame_bytes_max,
             self._open.connection_inflight_bytes_max,
             host,
-            guard,
+            authorizer,
         )
         if not self._sessions:
             self._schedule_timers()
@@ -483,7 +483,7 @@ class Frontend:
                 self._come_in,
                 self._gone,
                 self._refusals,
-                self._newcomers,
+                self._cpu_budget,
                 self._schedule_timers,
             )
             self._door.timeout_s = self._handshake_timeout_s
@@ -491,9 +491,9 @@ class Frontend:
 
     def _come_in(self, visitor: UnauthenticatedConnection) -> None:
         """Lets in a connection that is authenticated, or need not be."""
-        guard, before = None, visitor.admittance
+        authorizer, before = None, visitor.policy
         if visitor.name is not None:
-            guard = Authorizer(
+            authorizer = Authorizer(
                 visitor.name,
                 visitor.plugin,
                 visitor.peer,
@@ -502,12 +502,12 @@ class Frontend:
                 self._refusals,
                 time.monotonic,
             )
-            if not self._admittance.still_admits(visitor.plugin, visitor.name, before):
+            if not self._policy.still_admits(visitor.plugin, visitor.name, before):
                 return self._too_late(visitor)
-            self._grant(guard)
-        elif self._admittance.plugins or not self._still_signed(before):
+            self._grant(authorizer)
+        elif self._policy.plugins or not self._still_signed(before):
             return self._too_late(visitor)
-        session = self._let_in(visitor.sock, visitor.peer, visitor.host, guard)
+        session = self._let_in(visitor.sock, visitor.peer, visitor.host, authorizer)
         try:
             session.begin_with(visitor.rest, visitor.tls)
         except OSError as error:  # no buffer space for what it begins with

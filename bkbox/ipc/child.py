@@ -21,7 +21,7 @@ from bkbox.ipc.messages import ChildBegun, encode
 from bkbox.native import kernel_in_use
 
 
-class Begun(NamedTuple):
+class ChildArguments(NamedTuple):
     """A child: its control channel, its name, and its log settings (logs.LogSettings as text)."""
 
     control: socket.socket
@@ -35,7 +35,7 @@ def arguments(control_fd: int, name: str, log: str) -> list[str]:
     return [*ours, "--log", log, "--name", name]
 
 
-def begin(role: str) -> Begun:
+def begin(role: str) -> ChildArguments:
     """Parses the command line, binds the process to its parent, and tells it the kernel in use (ChildBegun)."""
     try:
         _, control_fd, _, parent, _, log, _, name = sys.argv[1:]
@@ -52,4 +52,4 @@ def begin(role: str) -> Begun:
     control = socket.socket(fileno=int(control_fd))
     with suppress(BrokenPipeError):  # the supervisor is gone: the role notices
         control.send(encode(ChildBegun(kernel=kernel_in_use())))
-    return Begun(control, name, log)
+    return ChildArguments(control, name, log)

@@ -319,14 +319,14 @@ class Changed(Message):
     ledgers: int
 
 
-class SurveyIndex(Message, to="worker"):
+class ScanIndex(Message, to="worker"):
     """Continues the scan of the index, or starts one with ``begin``. It looks for entries in the regions of the payload
     (REGION_ITEM each), or in segments that do not exist. Reply: Surveyed."""
 
     begin: bool = False
 
 
-class Surveyed(Message):
+class IndexScanned(Message):
     """The payload has the entries that were found and cannot be read (ENTRY_ITEM each)."""
 
     done: bool

@@ -13,7 +13,7 @@ from typing import Protocol
 class JobContext(Protocol):
     """The pace, the progress and the end of a job."""
 
-    async def turn(
+    async def checkpoint(
         self,
         *,
         pieces: int = 1,
@@ -36,7 +36,7 @@ class JobContext(Protocol):
     ) -> None:
         """Set the totals, as far as known; may be corrected."""
 
-    def did(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
+    def add_progress(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
         """Add completed work; ``size`` in bytes."""
 
     def count(self, what: str, amount: int = 1) -> None:

@@ -26,7 +26,7 @@ class Answer(Enum):
     SILENT = "does not say"
 
 
-Said = Answer | Sequence[tuple[int, int]]
+BookieAnswer = Answer | Sequence[tuple[int, int]]
 """A bookie's report of a ledger: ranges (first, last), both included, ascending and disjoint."""
 
 
@@ -56,7 +56,7 @@ class Findings:
         return tuple(sorted({*self.gone, *self.lacking}))
 
 
-def audit(metadata: LedgerMetadata, said: Mapping[BookieId, Said]) -> Findings:
+def audit(metadata: LedgerMetadata, said: Mapping[BookieId, BookieAnswer]) -> Findings:
     """Audit one ledger. ``said``: the reports of the bookies in its ensembles; a bookie without one is silent."""
     members = metadata.bookies()
     answers = {bookie: said.get(bookie, Answer.SILENT) for bookie in members}

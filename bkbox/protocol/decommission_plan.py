@@ -17,7 +17,7 @@ from bkbox.wire.write_set import write_set
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class DecommissionPlan:
     """``entries``: copies that have to be made; ``must_close``: the ledger has no end yet and the bookie is in its
     last ensemble, so that its writer has to replace it, or is fenced; ``problem``: the reason that it cannot be,
     empty if it can.
@@ -35,7 +35,7 @@ def departure(
     bookie: BookieId,
     registered: Collection[BookieId],
     writable: Collection[BookieId],
-) -> Departure | None:
+) -> DecommissionPlan | None:
     """None if no ensemble names the bookie. ``copies``: the smallest number of live copies of an entry, in the
     fragments that name it.
     """
@@ -52,7 +52,7 @@ def departure(
         problem = (
             f"its ensembles have {size}, and {others} there, none of them free to take the place"
         )
-    return Departure(
+    return DecommissionPlan(
         metadata.ledger_id,
         sum(map(len, expected_entries(metadata, bookie))),
         metadata.state is not LedgerState.CLOSED and bookie in metadata.last_fragment.ensemble,

@@ -36,7 +36,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ForceClosePlan:
     """The result of ending a ledger. Ranges of entry ids are ascending and disjoint.
 
     ``end``: its last entry then. ``holes``: ids up to there that no bookie gives: they become no-op entries with
@@ -89,7 +89,7 @@ class Ending:
             )
         return ""
 
-    def gives_up_more_than(self, other: Ending) -> bool:
+    def gives_up_more_than(self, other: ForceClosePlan) -> bool:
         """True if this plan loses or drops an entry, or plugs an id, that the other one does not; or if only this one
         does not know the extent of the loss.
         """
@@ -105,7 +105,7 @@ class Ending:
         return [*self.acknowledged, *self.doubtful, *self.dropped, *self.holes]
 
 
-def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
+def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> ForceClosePlan:
     """The plan, from an inspection that has read the whole tail."""
     found = diagnose(metadata, reports)
     closed = metadata.state is LedgerState.CLOSED
@@ -113,7 +113,7 @@ def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
     top = high if closed else max(high, found.lac)
     absent = _absent(metadata, reports, top)
     if closed:
-        return Ending(found, plug, high, absent, absent, ())
+        return ForceClosePlan(found, plug, high, absent, absent, ())
     end = high if plug else _last_present(found.lac, top, absent)
     # With ``plug`` as well: a missing id at the very end is no entry found.
     while end > NO_ENTRY and _covers(absent, end):
@@ -132,7 +132,7 @@ def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
     bound = _never_acknowledged(metadata, reports, found.lac, top)
     doubtful = _within(absent, range(found.lac + 1, top + 1 if bound is None else bound))
     unknown_after = EntryId(top) if bound is None else None
-    return Ending(found, plug, end, holes, acknowledged, dropped, doubtful, unknown_after)
+    return ForceClosePlan(found, plug, end, holes, acknowledged, dropped, doubtful, unknown_after)
 
 
 def text_of(ranges: tuple[range, ...], most: int = 10) -> str:

@@ -16,7 +16,7 @@ async def wait_cancellable(work: JobContext, until: Awaitable[None]) -> None:
     try:
         while not waiting.done():
             await asyncio.wait((waiting,), timeout=_LISTEN_EVERY_S)
-            await work.turn()
+            await work.checkpoint()
         waiting.result()
     finally:
         waiting.cancel()

@@ -41,7 +41,7 @@ from bkbox.errors import (
 from bkbox.ipc import messages
 from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
-from bkbox.protocol.decommission_plan import Departure, departure
+from bkbox.protocol.decommission_plan import DecommissionPlan, departure
 from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
@@ -65,10 +65,10 @@ class DecommissionSurvey:
     bookie: BookieId
     mode: str
     has_cookie: bool
-    ledgers: tuple[Departure, ...]
+    ledgers: tuple[DecommissionPlan, ...]
 
     @property
-    def problems(self) -> tuple[Departure, ...]:
+    def problems(self) -> tuple[DecommissionPlan, ...]:
         return tuple(each for each in self.ledgers if each.problem)
 
     @property
@@ -127,12 +127,12 @@ class Decommission:
         does not know.
         """
         self._work.say("looking through the metadata of all ledgers")
-        found: list[Departure] = []
+        found: list[DecommissionPlan] = []
         registered = await self._store.bookies()
         writable = [name for name, each in registered.items() if not each.read_only]
 
-        async def one(ledger: LedgerId) -> Departure | None:
-            await self._work.turn(metadata_calls=1)
+        async def one(ledger: LedgerId) -> DecommissionPlan | None:
+            await self._work.checkpoint(metadata_calls=1)
             try:
                 metadata = (await self._store.read_ledger(ledger, latest=True)).value
             except NoSuchLedgerError:
@@ -200,7 +200,7 @@ class Decommission:
         """
         found: list[LedgerId] = []
         async for ledger in self._tree.ledgers():
-            await self._work.turn(metadata_calls=1)
+            await self._work.checkpoint(metadata_calls=1)
             mark = await self._tree.look(ledger)
             if mark is not None and set(mark.missing.replicas) == {self._bookie}:
                 found.append(ledger)
@@ -239,7 +239,7 @@ class Decommission:
             self._failed(ledger, error)
         else:
             self._done += 1
-            self._work.did(ledgers=1)
+            self._work.add_progress(ledgers=1)
             self._work.unblock(ledger)
             self._waits.forget(ledger)
         finally:

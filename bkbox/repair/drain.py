@@ -88,7 +88,7 @@ class _Drainer:
         order = self._environment.order
         backoff = Backoff(order.retry_initial_s, order.retry_max_s, self._environment.rng)
         while True:
-            await self._work.turn()
+            await self._work.checkpoint()
             source = self._environment.disks.get(self.disk)
             if source is None or source.closed:
                 self._work.say("waits for the worker of the disk")
@@ -106,7 +106,7 @@ class _Drainer:
     async def _rest(self, seconds: float) -> None:
         end_s = self._environment.monotonic_s() + seconds
         while (left_s := end_s - self._environment.monotonic_s()) > 0:
-            await self._work.turn()  # raises if the job was cancelled
+            await self._work.checkpoint()  # raises if the job was cancelled
             await asyncio.sleep(min(left_s, _LOOK_S))
 
     async def _round(self, source: AsyncChannel) -> int:
@@ -118,7 +118,7 @@ class _Drainer:
         self._blocked &= set(ledgers)
         self._work.expect(ledgers=self._moved + len(ledgers))
         for ledger in ledgers:
-            await self._work.turn()
+            await self._work.checkpoint()
             self._work.say(f"moves ledger {ledger}")
             try:
                 await self._move(ledger, source)
@@ -131,7 +131,7 @@ class _Drainer:
                 self._blocked.discard(ledger)
                 self._work.unblock(ledger)
                 self._moved += 1
-                self._work.did(ledgers=1)
+                self._work.add_progress(ledgers=1)
         return len(await self._ledgers(source))
 
     async def _ledgers(self, source: AsyncChannel) -> list[int]:
@@ -236,9 +236,9 @@ class _Drainer:
             if found.bad:
                 shown = ", ".join(map(str, found.bad[:5]))
                 raise _BlockedError(f"entries {shown} cannot be read", _BAD_ADVICE)
-            await self._work.turn(disk_bytes=2 * found.size)
+            await self._work.checkpoint(disk_bytes=2 * found.size)
             await self._store(ledger, found.size, target, fd)
-            self._work.did(entries=found.entries, size=found.size)
+            self._work.add_progress(entries=found.entries, size=found.size)
             size += found.size
             if not found.more:
                 return found.began, size
@@ -250,5 +250,5 @@ class _Drainer:
             assert isinstance(taken, messages.EntriesImported)
             if not taken.crowded:
                 return
-            await self._work.turn()
+            await self._work.checkpoint()
             await asyncio.sleep(_CROWDED_S)

@@ -103,7 +103,7 @@ class JobRun:
 
     # ---- Work ---------------------------------------------------------------------------------------
 
-    async def turn(
+    async def checkpoint(
         self,
         *,
         pieces: int = 1,
@@ -153,8 +153,8 @@ class JobRun:
     ) -> None:
         self._progress.expect(ledgers, entries, size)
 
-    def did(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
-        self._progress.did(ledgers, entries, size, self._now_s())
+    def add_progress(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
+        self._progress.add_progress(ledgers, entries, size, self._now_s())
 
     def count(self, what: str, amount: int = 1) -> None:
         self._progress.count(what, amount, self._now_s())

@@ -37,7 +37,7 @@ class Progress:
             if total is not None:
                 self._expected[number] = total
 
-    def did(self, ledgers: int, entries: int, size: int, now_s: float) -> None:
+    def add_progress(self, ledgers: int, entries: int, size: int, now_s: float) -> None:
         for number, more in enumerate((ledgers, entries, size)):
             self._done[number] += more
         self._last_done_s = now_s

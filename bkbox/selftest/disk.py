@@ -15,13 +15,13 @@ from bkbox.checks.registry import FLUSHES, KEPT, Finding, worst
 from bkbox.errors import HostError
 from bkbox.selftest import killed
 from bkbox.selftest.flushes import CANNOT_KNOW, CANNOT_KNOW_VIRTUAL, Flushing, judge
-from bkbox.selftest.killed import Kept
-from bkbox.selftest.latency import Latency, Way, measure
+from bkbox.selftest.killed import SurvivingBlocks
+from bkbox.selftest.latency import Latency, WritePattern, measure
 
 ROOM_BYTES = 256 << 20
 """What has to be free: the test writes at most half of it at a time, and removes it."""
 
-_MEASURES: tuple[tuple[Way, int], ...] = (
+_MEASURES: tuple[tuple[WritePattern, int], ...] = (
     ("overwrite", 4 << 10),
     ("append", 4 << 10),
     ("append", 64 << 10),
@@ -41,7 +41,7 @@ class DiskReport:
     device: Device | None
     latency: tuple[Latency, ...]
     flushing: Flushing
-    kept: Kept
+    kept: SurvivingBlocks
     passed: bool
     cannot_know: tuple[str, ...]
     warnings: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def _test(
     )
 
 
-def findings(folder: Path, flushing: Flushing, kept: Kept) -> Iterator[Finding]:
+def findings(folder: Path, flushing: Flushing, kept: SurvivingBlocks) -> Iterator[Finding]:
     """The measurements as checks."""
     bad = {"lies": FLUSHES.fail, "suspicious": FLUSHES.warn}.get(flushing.verdict)
     yield (FLUSHES.ok if bad is None else bad)(flushing.why, str(folder))

@@ -25,7 +25,7 @@ _BODY = BLOCK_BYTES - 12
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SurvivingBlocks:
     """Blocks that the killed writer had named as synced, and of those: ``lost``, not there or not whole. ``after``:
     whole blocks behind them; ``torn``: blocks behind them that are not. ``past_cache``: it was read from the device.
     """
@@ -37,7 +37,7 @@ class Kept:
     past_cache: bool
 
 
-def check(folder: Path, seconds: float) -> Kept:
+def check(folder: Path, seconds: float) -> SurvivingBlocks:
     """Let a child write for so long, kill it, and look. The file is removed. OSError, HostError."""
     path = folder / "killed"
     try:
@@ -48,11 +48,11 @@ def check(folder: Path, seconds: float) -> Kept:
     return judge(data, synced, past_cache=past_cache)
 
 
-def judge(data: bytes, synced: int, *, past_cache: bool) -> Kept:
+def judge(data: bytes, synced: int, *, past_cache: bool) -> SurvivingBlocks:
     """The intact part of a killed writer's file."""
     blocks = [data[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES)]
     whole = [_is_whole(number, block) for number, block in enumerate(blocks)]
-    return Kept(
+    return SurvivingBlocks(
         synced=synced,
         lost=synced - sum(whole[:synced]),
         after=sum(whole[synced:]),

@@ -10,7 +10,7 @@ from typing import Literal
 
 _FILE_BYTES_MAX = 64 << 20
 
-Way = Literal["append", "overwrite"]
+WritePattern = Literal["append", "overwrite"]
 """``append`` gives the file new blocks; ``overwrite`` writes into a part that was filled before, as a log does that is
 filled ahead."""
 
@@ -27,7 +27,7 @@ class Bucket:
 class Latency:
     """Latencies, in microseconds, of writes of ``size`` bytes, each with an fdatasync; the histogram by powers of 2."""
 
-    way: Way
+    way: WritePattern
     size: int
     count: int
     p50_us: int
@@ -38,7 +38,7 @@ class Latency:
 
 
 def measure(
-    folder: Path, way: Way, size: int, seconds: float, clock_ns: Callable[[], int]
+    folder: Path, way: WritePattern, size: int, seconds: float, clock_ns: Callable[[], int]
 ) -> Latency:
     """One write and sync after the other for so long, at least one. The file is removed. OSError."""
     path = folder / f"{way}-{size}"
@@ -62,7 +62,12 @@ def _fill(fd: int) -> None:
 
 
 def _write_and_sync(
-    fd: int, way: Way, data: bytes, seconds: float, clock_ns: Callable[[], int], taken: list[int]
+    fd: int,
+    way: WritePattern,
+    data: bytes,
+    seconds: float,
+    clock_ns: Callable[[], int],
+    taken: list[int],
 ) -> None:
     end = clock_ns() + int(seconds * 1e9)
     offset = 0
@@ -78,7 +83,7 @@ def _write_and_sync(
         offset += len(data)
 
 
-def summary(way: Way, size: int, taken_ns: Sequence[int]) -> Latency:
+def summary(way: WritePattern, size: int, taken_ns: Sequence[int]) -> Latency:
     """Percentiles and histogram of these times, of which there is at least one."""
     ordered = sorted(ns // 1000 for ns in taken_ns)
 

@@ -83,10 +83,10 @@ class ReadFile(Protocol):
     def pread(self, offset: int, length: int) -> bytes:
         """Up to ``length`` bytes from ``offset``; fewer only if the file ends."""
 
-    def read_into(self, offset: int, room: memoryview) -> int:
-        """Fill ``room`` from ``offset`` on. Returns the number of bytes, fewer only where the file ends."""
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` from ``offset`` on. Returns the number of bytes, fewer only where the file ends."""
 
-    def read_cached(self, offset: int, room: memoryview) -> int:
+    def read_cached(self, offset: int, buffer: memoryview) -> int:
         """As read_into, but only as far as no wait for the disk is needed."""
 
     def want(self, offset: int, length: int) -> None:
@@ -261,11 +261,11 @@ class _RealReadFile:
                 data += more
             return data
 
-    def read_into(self, offset: int, room: memoryview) -> int:
+    def read_into(self, offset: int, buffer: memoryview) -> int:
         filled = 0
         try:
-            while filled < len(room):
-                more = os.preadv(self._fd, (room[filled:],), offset + filled)
+            while filled < len(buffer):
+                more = os.preadv(self._fd, (buffer[filled:],), offset + filled)
                 if not more:
                     break
                 filled += more
@@ -273,14 +273,14 @@ class _RealReadFile:
             raise DiskError(f"read {self._path}: {error.strerror}") from error
         return filled
 
-    def read_cached(self, offset: int, room: memoryview) -> int:
+    def read_cached(self, offset: int, buffer: memoryview) -> int:
         try:
-            return os.preadv(self._fd, (room,), offset, os.RWF_NOWAIT)
+            return os.preadv(self._fd, (buffer,), offset, os.RWF_NOWAIT)
         except BlockingIOError:
             return 0
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:  # a file system that cannot tell
-                return self.read_into(offset, room)
+                return self.read_into(offset, buffer)
             raise DiskError(f"read {self._path}: {error.strerror}") from error
 
     def want(self, offset: int, length: int) -> None:

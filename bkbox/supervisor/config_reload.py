@@ -24,7 +24,7 @@ from bkbox.supervisor.boot.other_writers import refuse_other_writers
 if TYPE_CHECKING:
     from bkbox.config.schema import Config
     from bkbox.supervisor.access_policy import Credentials
-    from bkbox.supervisor.children.child_pool import Nursery
+    from bkbox.supervisor.children.child_pool import ChildPool
     from bkbox.supervisor.children.process import Child
     from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.quotas import QuotaState
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         @property
         def frontend(self) -> Child | None: ...
         @property
-        def nursery(self) -> Nursery: ...
+        def child_pool(self) -> ChildPool: ...
         @property
         def quotas(self) -> QuotaState: ...
         @property
@@ -71,7 +71,7 @@ def reload(
     bookie.config = changed
     if changes:
         logs.set_level(bookie.config.log_level)
-        bookie.nursery.log = logs.LogSettings(bookie.config.log_level, bookie.config.log_format)
+        bookie.child_pool.log = logs.LogSettings(bookie.config.log_level, bookie.config.log_format)
         _tell_children(bookie)
         bookie.quotas.configured()
     for change in changes:

@@ -60,7 +60,7 @@ from bkbox.supervisor.boot import cookies, open_disk, startup_resources
 from bkbox.supervisor.boot.phase_one import PhaseOne
 from bkbox.supervisor.boot.startup_resources import StartupResources
 from bkbox.supervisor.boot.witnessing import Witnessing
-from bkbox.supervisor.children.child_pool import Nursery
+from bkbox.supervisor.children.child_pool import ChildPool
 from bkbox.supervisor.children.process import Child, Exit
 from bkbox.supervisor.children.restart_policy import ChildSupervisor
 from bkbox.supervisor.disk_changes import DiskChanges
@@ -70,7 +70,7 @@ from bkbox.supervisor.disks.disks import Disk
 from bkbox.supervisor.disks.drain_marker import is_draining
 from bkbox.supervisor.disks.duplicate_placement import resolve_duplicate_ledgers
 from bkbox.supervisor.disks.ledger_checks import LedgerChecks
-from bkbox.supervisor.disks.ledger_migration import Moving
+from bkbox.supervisor.disks.ledger_migration import LedgerMigrator
 from bkbox.supervisor.disks.placement_updates import free_space_message
 from bkbox.supervisor.disks.readonly_requests import ReadOnlyRequests
 from bkbox.supervisor.quotas import QuotaState
@@ -117,7 +117,7 @@ class Supervisor:
         self,
         config: Config,
         files: Files,
-        nursery: Nursery,
+        child_pool: ChildPool,
         on_ready: Callable[[str], None],
         manager: ServiceManager | None = None,
         guard: GuardedFiles | None = None,
@@ -140,7 +140,7 @@ class Supervisor:
         self.http_listen = ""
         self._files = files
         self._guard = guard
-        self.nursery = nursery
+        self.child_pool = child_pool
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
         manager = manager or ServiceManager()
@@ -150,7 +150,7 @@ class Supervisor:
             kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()), marks_active=True
         )
         self.witnessing = Witnessing(files, self._bookie, config.run_dir)
-        self.moving = Moving(lambda: self.frontend)
+        self.moving = LedgerMigrator(lambda: self.frontend)
         self.changes: DiskChanges | None = None
         self.intents = ReadOnlyRequests(self, files)
         self.quotas = QuotaState(self)
@@ -286,7 +286,7 @@ class Supervisor:
                 disk,
                 self.config,
                 self.witnessing,
-                self.nursery,
+                self.child_pool,
                 lambda message, _fds: self._disk_says(disk, message),
             )
         except DiskFailedError as error:
@@ -363,7 +363,7 @@ class Supervisor:
         usable = [disk for disk in self.disks if disk.usable and not disk.in_doubt]
         for disk in self.disks:
             disk.listed = False
-        begun = self.nursery.take("frontend", self.config.bookie_id)
+        begun = self.child_pool.take("frontend", self.config.bookie_id)
         self.frontend = frontend = Child(begun, self.listen, says)
         checks = LedgerChecks(base.store, frontend.control.send, RateLimited(log, time.monotonic))
         order = messages.OpenFrontend(
@@ -425,7 +425,7 @@ class Supervisor:
                 self._keeper.run(self.changes.drains.answer(repair, message))
 
         self.quotas.begin()
-        begun = self.nursery.take("repair", config.bookie_id)
+        begun = self.child_pool.take("repair", config.bookie_id)
         self.repair = repair = Child(begun, config.bookie_id, says)
         self.repair.control.send(repair_config.order_of(config))
         for disk in self.disks:
@@ -742,18 +742,18 @@ class Supervisor:
 
 async def run(
     config: Config,
-    nursery: Nursery,
+    child_pool: ChildPool,
     on_ready: Callable[[str], None],
     manager: ServiceManager,
     routes_of: RoutesOf,
 ) -> int:
     """Runs a bookie until SIGTERM or SIGINT. ``on_ready`` gets HOST:PORT once it answers requests.
 
-    ``nursery``: the pool of its children, started before or not. ``manager``: the service manager to notify.
+    ``child_pool``: the pool of its children, started before or not. ``manager``: the service manager to notify.
     ``routes_of``: makes the routes of its admin API.
 
     Returns 0 after a clean stop, 1 if a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
     files = GuardedFiles()
-    return await Supervisor(config, files, nursery, on_ready, manager, files, routes_of).run()
+    return await Supervisor(config, files, child_pool, on_ready, manager, files, routes_of).run()

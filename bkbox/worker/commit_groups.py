@@ -28,7 +28,7 @@ from typing import NamedTuple
 from bkbox.base.logs.trace import UNDER_WAY
 from bkbox.bookie.bookie import Bookie, CommitGroup
 from bkbox.errors import BugError, DiskError, EncodingError, FrameError
-from bkbox.storage.disk.checkpointing import Checkpointing, Sync
+from bkbox.storage.disk.checkpointing import PendingCheckpoint, Sync
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.log.records import Location
 from bkbox.worker.frontend_link import FrontLink, RequestGroup
@@ -111,7 +111,7 @@ class CommitGroups:
         self._covered: list[_Taken] = []
         self._sync: Sync | None = None
         self._sync_us = self._last_sync_us = self._last_adds = 0
-        self._checkpoint: Checkpointing | None = None
+        self._checkpoint: PendingCheckpoint | None = None
         self._checkpoint_refused = False
         self._late: list[_Taken] = []
         self._syncing, self._checkpointing, self._writeback = (

@@ -132,7 +132,7 @@ class DiskMaintenance:
         on(messages.ListDeleted, self._list_deleted)
         on(messages.ListBytes, self._list_bytes)
         on(messages.ChangeLedgers, self._change)
-        on(messages.SurveyIndex, self._look_through)
+        on(messages.ScanIndex, self._look_through)
         on(messages.ListSegments, self._list_segments)
         on(messages.CompactSegment, self._compact)
         on(messages.StoreAll, self._store_all)
@@ -264,7 +264,7 @@ class DiskMaintenance:
         payload = b"".join(messages.SEGMENT_ITEM.pack(*each) for each in found[:PAGE_ITEMS])
         return messages.Page(more=len(found) > PAGE_ITEMS, payload=payload)
 
-    def _look_through(self, call: messages.SurveyIndex) -> messages.Surveyed:
+    def _look_through(self, call: messages.ScanIndex) -> messages.IndexScanned:
         if call.begin:
             bad: dict[int, list[tuple[int, int]]] = {}
             for segment, start, end in messages.REGION_ITEM.iter_unpack(call.payload):
@@ -277,7 +277,7 @@ class DiskMaintenance:
         if survey.is_complete:
             self._surveyed, self._survey = survey, None
         payload = b"".join(messages.ENTRY_ITEM.pack(*entry) for entry in found)
-        return messages.Surveyed(done=survey.is_complete, payload=payload)
+        return messages.IndexScanned(done=survey.is_complete, payload=payload)
 
     def _compact(self, call: messages.CompactSegment) -> messages.Compacted:
         if call.begin:

@@ -1,6 +1,6 @@
 cimport cython
 
-from bkbox.bookie.response_writer cimport AnswerWriter
+from bkbox.bookie.response_writer cimport ResponseWriter
 from bkbox.ipc.frame_spans cimport locate
 from bkbox.ipc.link_socket cimport LinkSocket, lowest_bit
 from bkbox.native cimport memory
@@ -31,7 +31,7 @@ cdef class ResponseSender:
     cdef unsigned int _free
     cdef RequestGroup _next
     cdef unsigned int _last
-    cdef AnswerWriter _writer
+    cdef ResponseWriter _writer
     cdef int _kind
     cdef unsigned int _writing
     cdef int _slot
@@ -48,8 +48,8 @@ cdef class ResponseSender:
     )
     cdef _receive(self, int flags)
 
-    cpdef AnswerWriter answers(self, RequestGroup group)
-    cpdef AnswerWriter polled(self)
+    cpdef ResponseWriter answers(self, RequestGroup group)
+    cpdef ResponseWriter polled(self)
     cpdef flush(self)
     cdef _write_for(self, int kind, unsigned int group)
     cpdef _more(self, Py_ssize_t used)

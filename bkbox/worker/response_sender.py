@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from bkbox.base.words import error_text
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.ipc.frame_spans import FrameSpan, locate
 from bkbox.ipc.link_socket import (
     ANSWER,
@@ -78,7 +78,7 @@ class ResponseSender:
         self._free = (1 << len(answers)) - 1
         self._next: RequestGroup | None = None
         self._last = 0
-        self._writer = AnswerWriter(self._more)
+        self._writer = ResponseWriter(self._more)
         self._kind = 0
         self._writing = 0
         self._slot = -1
@@ -118,7 +118,7 @@ class ResponseSender:
 
     # ---- answers ------------------------------------------------------------------------------------
 
-    def answers(self, group: RequestGroup) -> AnswerWriter:
+    def answers(self, group: RequestGroup) -> ResponseWriter:
         """For answers to frames of a group."""
         self._write_for(_ANSWER, group.number)
         return self._writer
@@ -128,7 +128,7 @@ class ResponseSender:
         self._write_for(_ANSWER, group.number)
         self._send_open(group.slots, read_only)
 
-    def polled(self) -> AnswerWriter:
+    def polled(self) -> ResponseWriter:
         """For answers to long polls, which are in no group."""
         self._write_for(_POLLED, 0)
         return self._writer

@@ -34,18 +34,18 @@ _FOUND_TOGETHER = 64
 
 
 @frozen_struct
-class Told:
+class FailedOperation:
     """Outcome of a failed operation."""
 
     outcome: Outcome
     error: str
 
 
-def told(error: BkboxError, *, handed_over: bool = False) -> Told:
+def told(error: BkboxError, *, handed_over: bool = False) -> FailedOperation:
     """``handed_over``: True for an add, which may be in the ledger whatever the error."""
     unknown = handed_over or error.may_have_taken_effect
     text = f"{type(error).__name__}: {error}"[:_ERROR_LETTERS]
-    return Told("unknown" if unknown else "refused", text)
+    return FailedOperation("unknown" if unknown else "refused", text)
 
 
 class Ledgers:

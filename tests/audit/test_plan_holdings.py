@@ -11,7 +11,7 @@ from bkbox.audit.execute import PlannedHoldings
 from bkbox.audit.plan import Action, Step
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.client.connection.response_matcher import Reply
-from bkbox.protocol.audit import Answer, Said
+from bkbox.protocol.audit import Answer, BookieAnswer
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
@@ -54,7 +54,7 @@ def holdings(pool: Shown, action: Action = Action.COPY) -> PlannedHoldings:
     return PlannedHoldings(anything, [Step(action, LEDGER, A, 4, 4, 1, "", "corrupt")])
 
 
-def said_of_a(found: PlannedHoldings, registered: tuple[BookieId, ...] = (A, B)) -> Said:
+def said_of_a(found: PlannedHoldings, registered: tuple[BookieId, ...] = (A, B)) -> BookieAnswer:
     return asyncio.run(found.ask(METADATA, registered))[A]
 
 

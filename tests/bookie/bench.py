@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie, CommitGroup
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError
 from bkbox.ipc.frame_spans import FrameSpan
 from bkbox.ipc.frame_spans import segments as slots_segments
@@ -82,7 +82,7 @@ def carry_out(
         slots.append((memoryview(bytearray(SLOT_BYTES)), 0))
         return slots[-1][0]
 
-    writer = AnswerWriter(more)
+    writer = ResponseWriter(more)
     work = answer_group(bookie, area, segments, writer)
     assert work is not None
     if slots:
@@ -96,7 +96,7 @@ def carry_out(
 
 
 def answer_group(
-    bookie: Bookie, area: memoryview, segments: list[FrameSpan], out: AnswerWriter
+    bookie: Bookie, area: memoryview, segments: list[FrameSpan], out: ResponseWriter
 ) -> CommitGroup:
     """All steps of a group, with the sync at once, and with the reads whose bytes the page cache has not."""
     work = bookie.begin(area, segments)

@@ -10,7 +10,7 @@ import pytest
 from bkbox.bookie.add_group import AddBatch, AdmittedLedger
 from bkbox.bookie.dispatch import FrameDispatcher
 from bkbox.bookie.read_group import ReadBatch
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.storage.entries.entry_reader import Fetch
 from bkbox.storage.index.memtable import EntryLocation, EntryLookup, Memtable
 from bkbox.storage.log.ledger_counts import LedgerCounts
@@ -87,7 +87,7 @@ class Walked:
     def answers(self, code: Code = Code.EOK) -> list[bytes]:
         """Frames that the batch answers with, the marks as themselves."""
         slot = bytearray(1 << 16)
-        writer = AnswerWriter(lambda _used: memoryview(slot))
+        writer = ResponseWriter(lambda _used: memoryview(slot))
         self.batch.answer(
             writer, code.v2, code.v3, lambda number: b"\0\0\0\x02#" + bytes((number,))
         )
@@ -196,9 +196,9 @@ def test_what_was_packed_is_found_by_the_index_and_counted() -> None:
     numbers = list(range(3_000))
     random.Random(4).shuffle(numbers)
     walked = Walked([add(1 + number % 2, number) for number in numbers])
-    recent, tally, place = Memtable(), LedgerCounts(), EntryLocation()
+    recent, counts, place = Memtable(), LedgerCounts(), EntryLocation()
     records = {ENTRY_IDS.unpack_from(body): at for at, body in walked.records(70_000)}
-    walked.batch.index(recent, tally, 12)
+    walked.batch.index(recent, counts, 12)
     for number in numbers:
         assert recent.find(1 + number % 2, number, place)
         assert (place.segment, place.offset, place.length) == (
@@ -206,7 +206,7 @@ def test_what_was_packed_is_found_by_the_index_and_counted() -> None:
             records[1 + number % 2, number],
             32,
         )
-    assert tally.items() == [(1, 1500, 1500 * 32), (2, 1500, 1500 * 32)]
+    assert counts.items() == [(1, 1500, 1500 * 32), (2, 1500, 1500 * 32)]
 
 
 def test_a_batch_is_used_again() -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from bkbox.bookie.read_group import ReadBatch
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError
 from bkbox.ipc.frame_spans import segments
 from bkbox.storage.entries.entry_reader import LATE, Fetch
@@ -153,7 +153,7 @@ def serve(batch: ReadBatch, late: ReadBatch | None = None) -> dict[int, bytes]:
         return slots[-1]
 
     asked = len(batch)
-    writer = AnswerWriter(more)
+    writer = ResponseWriter(more)
     batch.serve(writer, late)
     more(writer.finish())
     assert counts == asked - (0 if late is None else len(late))
@@ -222,7 +222,7 @@ def test_a_batch_read_that_is_not_in_memory_is_left_for_later(tmp_path: Path) ->
     log.write(1, *(entry_of(5, number, 100) for number in range(1_500)))
     log.missing = {1}
     slot = memoryview(bytearray(1 << 20))
-    writer = AnswerWriter(lambda used: slot)
+    writer = ResponseWriter(lambda used: slot)
     ranges: list[tuple[int, int, int]] = []
     batch = log.batch()
     assert batch.serve_batch(writer, 3, 5, 0, 77, 1_400, 1 << 20, ranges) == LATE
@@ -413,7 +413,7 @@ def test_the_end_of_the_front_end_leaves_a_batch_that_can_be_cleared(log: Log) -
     batch = log.batch()
     batch.take(1, 2, 5, 0)
     with pytest.raises(EOFError):
-        batch.serve(AnswerWriter(gone))
+        batch.serve(ResponseWriter(gone))
     batch.clear()
     assert serve(batch) == {}
     batch.take(1, 2, 5, 0)
@@ -427,7 +427,7 @@ def batch_answer(log: Log, first: int, count: int) -> bytes:
 
 def serve_batch(batch: ReadBatch, first: int, count_max: int, size_max: int) -> bytes | None:
     slot = memoryview(bytearray(4 << 20))
-    writer = AnswerWriter(lambda used: slot)
+    writer = ResponseWriter(lambda used: slot)
     served = batch.serve_batch(writer, 3, 5, first, 77, count_max, size_max)
     used = writer.finish()
     if not served:

@@ -10,7 +10,7 @@ import pytest
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers
 from bkbox.bookie.reading import Reader
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.ipc.frame_spans import segments
 from bkbox.ipc.slots import SLOT_BYTES
 from bkbox.storage.disk.disk import DiskStore
@@ -41,7 +41,7 @@ class Answers:
     def __init__(self) -> None:
         self.found: list[bytes] = []
         self.slot = memoryview(bytearray(SLOT_BYTES))
-        self.writer = AnswerWriter(self.more)
+        self.writer = ResponseWriter(self.more)
 
     def more(self, used: int) -> memoryview:
         for _connection, count, data in segments(self.slot, used):

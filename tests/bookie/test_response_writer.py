@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import BugError
 from bkbox.ipc.frame_spans import segments
 
@@ -21,7 +21,7 @@ class Slots:
     def __init__(self) -> None:
         self.sent: list[Found] = []
         self.slot = memoryview(bytearray(0))
-        self.writer = AnswerWriter(self.more)
+        self.writer = ResponseWriter(self.more)
 
     def more(self, used: int) -> memoryview:
         self.send(used)
@@ -60,17 +60,17 @@ def test_room_is_reserved_in_the_slot_itself() -> None:
 
 def test_room_says_what_fits_into_the_present_slot() -> None:
     slots = Slots()
-    assert slots.writer.room(1) < 0
+    assert slots.writer.space(1) < 0
     slots.writer.put(1, b"x", 1)
-    slots.writer.put(1, bytes(slots.writer.room(1)), 1)
-    assert slots.writer.room(1) == 0
+    slots.writer.put(1, bytes(slots.writer.space(1)), 1)
+    assert slots.writer.space(1) == 0
     assert not slots.sent
     slots.writer.put(1, b"y", 1)
     assert len(slots.sent) == 1
-    slots.writer.put(2, bytes(slots.writer.room(2)), 1)
+    slots.writer.put(2, bytes(slots.writer.space(2)), 1)
     assert len(slots.sent) == 1
-    assert slots.writer.room(2) == 0
-    assert slots.writer.room(1) < 0
+    assert slots.writer.space(2) == 0
+    assert slots.writer.space(1) < 0
 
 
 def test_a_rewind_gives_back_what_was_reserved_since_the_mark() -> None:
@@ -114,7 +114,7 @@ def test_the_end_of_the_front_end_comes_out() -> None:
         raise EOFError("gone")
 
     with pytest.raises(EOFError):
-        AnswerWriter(gone).put(1, b"x", 1)
+        ResponseWriter(gone).put(1, b"x", 1)
 
 
 @given(

@@ -46,13 +46,13 @@ class _File:
     def pread(self, offset: int, length: int) -> bytes:
         return bytes(self._data[offset : offset + length])
 
-    def read_into(self, offset: int, room: memoryview) -> int:
-        data = self._data[offset : offset + len(room)]
-        room[: len(data)] = data
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self._data[offset : offset + len(buffer)]
+        buffer[: len(data)] = data
         return len(data)
 
-    def read_cached(self, offset: int, room: memoryview) -> int:
-        return self.read_into(offset, room)
+    def read_cached(self, offset: int, buffer: memoryview) -> int:
+        return self.read_into(offset, buffer)
 
     def want(self, offset: int, length: int) -> None:
         return

@@ -306,13 +306,13 @@ class _ReadFile:
             raise DiskError(f"read {self._path}: ordered")
         return self._real.pread(offset, length)
 
-    def read_into(self, offset: int, room: memoryview) -> int:
+    def read_into(self, offset: int, buffer: memoryview) -> int:
         if self._files.fail_read:
             raise DiskError(f"read {self._path}: ordered")
-        return self._real.read_into(offset, room)
+        return self._real.read_into(offset, buffer)
 
-    def read_cached(self, offset: int, room: memoryview) -> int:
-        return self.read_into(offset, room)
+    def read_cached(self, offset: int, buffer: memoryview) -> int:
+        return self.read_into(offset, buffer)
 
     def want(self, offset: int, length: int) -> None:
         self._real.want(offset, length)

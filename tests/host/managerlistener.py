@@ -13,7 +13,7 @@ from tests.harness.waiting import wait_for
 
 
 @dataclass(frozen=True)
-class Said:
+class BookieAnswer:
     """One assignment, and when it came (monotonic seconds)."""
 
     name: str
@@ -24,8 +24,10 @@ class Said:
 class Listener:
     """``on_said`` is called in the moment in which something arrives."""
 
-    def __init__(self, path: Path, on_said: Callable[[Said], None] = lambda said: None) -> None:
-        self.said: list[Said] = []
+    def __init__(
+        self, path: Path, on_said: Callable[[BookieAnswer], None] = lambda said: None
+    ) -> None:
+        self.said: list[BookieAnswer] = []
         self._path = path
         self._on_said = on_said
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -43,7 +45,7 @@ class Listener:
         while data := self._sock.recv(65_536):
             for line in data.decode().splitlines():
                 name, _, value = line.partition("=")
-                said = Said(name, value, time.monotonic())
+                said = BookieAnswer(name, value, time.monotonic())
                 self.said.append(said)
                 self._on_said(said)
 
@@ -53,15 +55,17 @@ class Listener:
     def statuses(self) -> list[str]:
         return [said.value for said in self.said if said.name == "STATUS"]
 
-    def wait(self, name: str, text: str = "", since_s: float = 0.0, timeout: float = 30.0) -> Said:
+    def wait(
+        self, name: str, text: str = "", since_s: float = 0.0, timeout: float = 30.0
+    ) -> BookieAnswer:
         """The first of that name since then whose value has the text in it."""
 
-        def found() -> Said | None:
+        def found() -> BookieAnswer | None:
             wanted = (s for s in list(self.said) if s.name == name and s.at_s >= since_s)
             return next((s for s in wanted if text in s.value), None)
 
         said = wait_for(found, f"{name} with {text!r} in {self.said}", timeout)
-        assert isinstance(said, Said)
+        assert isinstance(said, BookieAnswer)
         return said
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess
 from tests.harness.raw import EOK, RawClient
 from tests.harness.waiting import wait_for
-from tests.host.managerlistener import Listener, Said
+from tests.host.managerlistener import BookieAnswer, Listener
 
 HOOKS = Path(__file__).parent / "hooks"
 WATCHDOG_S = 12.0
@@ -31,7 +31,7 @@ MakeListener = Callable[..., Listener]
 def listen(tmp_path: Path) -> Iterator[MakeListener]:
     made: list[Listener] = []
 
-    def make(on_said: Callable[[Said], None] = lambda said: None) -> Listener:
+    def make(on_said: Callable[[BookieAnswer], None] = lambda said: None) -> Listener:
         made.append(Listener(tmp_path / f"notify{len(made)}", on_said))
         return made[-1]
 
@@ -46,7 +46,7 @@ def test_ready_is_said_once_and_after_the_port_answers(
     bookie = make_bookie()
     answers: list[bool] = []
 
-    def try_port(said: Said) -> None:
+    def try_port(said: BookieAnswer) -> None:
         if said.name == "READY":
             with (
                 socket.create_connection(("127.0.0.1", bookie.port), 5),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.frontend.loop.event_loop import EventLoop
 from bkbox.frontend.loop.request_sender import RequestSender
 from bkbox.ipc import link
@@ -101,7 +101,7 @@ def frames_of(group: RequestGroup) -> list[Found]:
     return [(c, n, bytes(group.area[start:end])) for c, n, start, end in group.segments]
 
 
-def answer(writer: AnswerWriter, data: bytes, connection: int = 1) -> None:
+def answer(writer: ResponseWriter, data: bytes, connection: int = 1) -> None:
     writer.put(connection, data, 1)
 
 
@@ -230,7 +230,7 @@ def test_the_end_of_either_side(pair: Pair) -> None:
 
 def test_heads_are_enough_to_tell_answers_apart() -> None:
     slot = memoryview(bytearray(SLOT_BYTES))
-    writer = AnswerWriter(lambda _used: slot)
+    writer = ResponseWriter(lambda _used: slot)
     for connection, body in ((1, b"x" * 100), (1, b"y" * 24), (2, b"z" * 33)):
         writer.put(connection, len(body).to_bytes(4, "big") + body, 1)
     kept = heads(slot, writer.used)

@@ -22,7 +22,7 @@ class FreeWork:
         self.steps: list[str] = []
         self.blockers: dict[int, tuple[str, str]] = {}
 
-    async def turn(
+    async def checkpoint(
         self,
         *,
         pieces: int = 1,
@@ -47,7 +47,7 @@ class FreeWork:
         given = {"ledgers": ledgers, "entries": entries, "size": size}
         self.expected |= {name: value for name, value in given.items() if value is not None}
 
-    def did(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
+    def add_progress(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
         self.done.update(ledgers=ledgers, entries=entries, size=size)
 
     def count(self, what: str, amount: int = 1) -> None:

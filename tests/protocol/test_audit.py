@@ -10,12 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkbox.base.ids import BookieId
-from bkbox.protocol.audit import Answer, Findings, Said, audit, live_copies, settled_fragments
+from bkbox.protocol.audit import (
+    Answer,
+    BookieAnswer,
+    Findings,
+    audit,
+    live_copies,
+    settled_fragments,
+)
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from tests.protocol.ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
 
-def brute_force(metadata: LedgerMetadata, said: Mapping[BookieId, Said]) -> Findings:
+def brute_force(metadata: LedgerMetadata, said: Mapping[BookieId, BookieAnswer]) -> Findings:
     members = metadata.bookies()
     answers = {each: said.get(each, Answer.SILENT) for each in members}
     has: dict[BookieId, set[int]] = {}
@@ -80,7 +87,7 @@ def test_a_fragment_past_the_end_of_a_closed_ledger_has_no_entries() -> None:
 @pytest.mark.parametrize("wq", [1, 2, 3])
 def test_every_answer_of_every_bookie(ensembles: tuple[str, ...], wq: int) -> None:
     """Each bookie is gone, silent, has all, nothing, only the even entries, or the first half."""
-    answers: list[Said] = [
+    answers: list[BookieAnswer] = [
         Answer.GONE,
         Answer.SILENT,
         [(0, 100)],
@@ -115,5 +122,5 @@ answers = st.one_of(st.sampled_from(Answer), entry_runs)
 
 @settings(max_examples=400, deadline=None)
 @given(ledgers(), st.dictionaries(st.sampled_from((A, B, C, D)), answers))
-def test_any_ledger(metadata: LedgerMetadata, said: dict[BookieId, Said]) -> None:
+def test_any_ledger(metadata: LedgerMetadata, said: dict[BookieId, BookieAnswer]) -> None:
     assert audit(metadata, said) == brute_force(metadata, said)

@@ -14,7 +14,7 @@ from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.diagnosis import RecoveryOutlook, diagnose
 from bkbox.protocol.effects import Recovered
 from bkbox.protocol.events import Answer, NoAnswer, ReplacementsPicked
-from bkbox.protocol.force_close_plan import Ending, ending
+from bkbox.protocol.force_close_plan import ForceClosePlan, ending
 from bkbox.protocol.inspection import Report, coverage, evidence_of, fragments_of
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.availability import Availability, Group, availability_of
@@ -270,7 +270,9 @@ def test_who_is_away_is_to_be_brought_back_first() -> None:
 # ---- ending ---------------------------------------------------------------------------------------------
 
 
-def plan(has: Any, *, lac: int = -1, plug: bool = False, closed_at: int | None = None) -> Ending:
+def plan(
+    has: Any, *, lac: int = -1, plug: bool = False, closed_at: int | None = None
+) -> ForceClosePlan:
     """b1 has these entries, b2 and b3 are in limbo with nothing."""
     metadata = ledger(3, 3, 2)
     if closed_at is not None:
@@ -356,7 +358,7 @@ def test_every_entry_is_kept_or_named(has: set[int], lac: int, plug: bool) -> No
         assert all(entry in has for entry in range(lac + 1, found.end + 1))
 
 
-def three(*, lac: int = -1, **has: Any) -> Ending:
+def three(*, lac: int = -1, **has: Any) -> ForceClosePlan:
     """``b1=…``: its entries; None: it is in limbo with nothing."""
     found = [
         report(name, limbo=True) if entries is None else report(name, entries, lac=EntryId(lac))
@@ -376,7 +378,7 @@ def three(*, lac: int = -1, **has: Any) -> Ending:
     ],
 )
 def test_how_far_the_loss_is_known(
-    found: Ending, doubtful: set[int], unknown_after: int | None
+    found: ForceClosePlan, doubtful: set[int], unknown_after: int | None
 ) -> None:
     assert (ids(found.doubtful), found.unknown_after) == (doubtful, unknown_after)
 

@@ -13,7 +13,7 @@ from bkbox.repair.progress import Progress
 def test_the_rate_is_that_of_the_last_half_minute() -> None:
     progress = Progress(0.0)
     for second in range(1, 101):
-        progress.did(0, 0, 1000 if second <= 50 else 10, float(second))
+        progress.add_progress(0, 0, 1000 if second <= 50 else 10, float(second))
     assert progress.rates(100.0)[2] == pytest.approx(10.0, rel=0.1)
 
 
@@ -24,14 +24,14 @@ def test_time_left_and_percent_are_of_the_measure_that_is_furthest_back() -> Non
     progress.expect(ledgers=10, entries=1000, size=None)
     assert progress.eta_s(0.0) is None, "nothing is known of its rate yet"
     for second in range(1, 11):
-        progress.did(0, 50, 500, float(second))
-    progress.did(1, 0, 0, 10.0)
+        progress.add_progress(0, 50, 500, float(second))
+    progress.add_progress(1, 0, 0, 10.0)
     assert progress.percent() == 10.0
     assert progress.eta_s(10.0) == pytest.approx(90.0, rel=0.2)
     progress.block(7, "no peer has it", "bring one back")
     assert progress.eta_s(10.0) is None
     progress.unblock(7)
-    progress.did(9, 500, 0, 10.0)
+    progress.add_progress(9, 500, 0, 10.0)
     assert (progress.percent(), progress.eta_s(11.0)) == (100.0, 0.0)
 
 
@@ -39,7 +39,7 @@ def test_it_is_blocked_when_nothing_goes_on_beside_what_is_blocked() -> None:
     progress = Progress(0.0)
     assert not progress.is_blocked(100.0)
     progress.block(7, "a", "b")
-    progress.did(1, 0, 0, 100.0)
+    progress.add_progress(1, 0, 0, 100.0)
     assert not progress.is_blocked(101.0)
     assert progress.is_blocked(110.0)
     progress.count("entries_checked", 1, 110.0)
@@ -51,9 +51,9 @@ def test_it_is_blocked_when_nothing_goes_on_beside_what_is_blocked() -> None:
 
 def test_a_rest_counts_for_no_rate() -> None:
     progress = Progress(0.0)
-    progress.did(0, 0, 1000, 1.0)
+    progress.add_progress(0, 0, 1000, 1.0)
     progress.rested(1000.0)
-    progress.did(0, 0, 1000, 1001.0)
+    progress.add_progress(0, 0, 1000, 1001.0)
     assert progress.rates(1002.0)[2] == pytest.approx(500.0)
 
 

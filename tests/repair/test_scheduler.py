@@ -82,8 +82,8 @@ async def pieces(work: JobContext, _environment: Environment, arguments: dict[st
     count = int(arguments["pieces"])
     work.expect(size=count * KIB)
     for _ in range(count):
-        await work.turn(disk_bytes=KIB, network_bytes=KIB)
-        work.did(size=KIB)
+        await work.checkpoint(disk_bytes=KIB, network_bytes=KIB)
+        work.add_progress(size=KIB)
         await asyncio.sleep(0)
 
 
@@ -187,8 +187,10 @@ async def in_one_go(work: JobContext, _environment: Environment, arguments: dict
     async def some() -> None:
         left = int(arguments["pieces"])
         while left:
-            given = await work.turn(pieces=left, disk_bytes=left * KIB, network_bytes=left * KIB)
-            work.did(size=given * KIB)
+            given = await work.checkpoint(
+                pieces=left, disk_bytes=left * KIB, network_bytes=left * KIB
+            )
+            work.add_progress(size=given * KIB)
             left -= given
 
     await asyncio.gather(some(), some())
@@ -270,8 +272,8 @@ def test_jobs_give_way_when_adds_take_longer() -> None:
         work: JobContext, _environment: Environment, _arguments: dict[str, str]
     ) -> None:
         while True:
-            await work.turn(disk_bytes=KIB)
-            work.did(size=KIB)
+            await work.checkpoint(disk_bytes=KIB)
+            work.add_progress(size=KIB)
             await asyncio.sleep(0.001)
 
     async def test(bench: Bench) -> None:

@@ -75,10 +75,10 @@ class Nowhere:
 
 def guarded(needs: Need, rate: int = 0) -> RequestRouter:
     bucket = TokenBucket(rate, is_full=True) if rate else None
-    guard = Authorizer(
+    authorizer = Authorizer(
         "who", "token", "peer", Grant(needs), bucket, Refusals(lambda: 0.0), lambda: 0.0
     )
-    return RequestRouter(Nowhere(), guard)  # type: ignore[arg-type]
+    return RequestRouter(Nowhere(), authorizer)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

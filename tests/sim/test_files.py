@@ -185,11 +185,11 @@ def test_what_is_written_again_after_a_failed_sync_can_be_saved() -> None:
 def test_a_full_disk_takes_what_fits_and_a_lost_one_nothing() -> None:
     disk, files, _rng = new_files()
     file = files.open_append(ROOT / "a")
-    disk.room = 10
+    disk.free_bytes = 10
     with pytest.raises(DiskFullError):
         file.append(b"x" * 20)
     assert file.size() == 10
-    disk.room = None
+    disk.free_bytes = None
     disk.mounted = False
     with pytest.raises(DiskFailedError):
         file.append(b"x")

@@ -66,16 +66,16 @@ class _Cold:
         self.pread, self.want, self.release = real.pread, real.want, real.release
         self.size, self.close = real.size, real.close
 
-    def read_into(self, offset: int, room: memoryview) -> int:
+    def read_into(self, offset: int, buffer: memoryview) -> int:
         if self._files.cold:
             assert self._files.read_gate.wait(30)
             self._files.read.add((self._path, offset))
-        return self._real.read_into(offset, room)
+        return self._real.read_into(offset, buffer)
 
-    def read_cached(self, offset: int, room: memoryview) -> int:
+    def read_cached(self, offset: int, buffer: memoryview) -> int:
         if self._files.cold and (self._path, offset) not in self._files.read:
             return 0
-        return self._real.read_into(offset, room)
+        return self._real.read_into(offset, buffer)
 
 
 class _Watched:

@@ -32,7 +32,7 @@ _RETRY_MS = 2_000
 _UNTAKEN_MAX = 1_000
 """Maximum number of unsent events of a listener; the oldest are dropped."""
 
-Look = Callable[[], Awaitable[tuple[Status, Sequence[Job]]]]
+StatusSource = Callable[[], Awaitable[tuple[Status, Sequence[Job]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Event:
 class Events:
     """The event source and its listeners. ``look``: returns the current status document and all jobs."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: StatusSource) -> None:
         self._look = look
         self._before: tuple[Status, Sequence[Job]] | None = None
         self._remembered: deque[Event] = deque(maxlen=REMEMBERED_MAX)

@@ -40,7 +40,7 @@ _COUNTED_MAX = 10_000
 every few seconds."""
 
 
-class Surroundings:
+class CachedStatus:
     """The cached parts of one bookie. ``config`` gives the configuration that it runs with now, ``file`` the one that
     the next start will read."""
 

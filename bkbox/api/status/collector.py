@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bkbox.api.admin.status import Autorecovery, Clients, Cookies, Device, Process, SpaceUsage
-from bkbox.api.status.cached_status import Surroundings
+from bkbox.api.status.cached_status import CachedStatus
 from bkbox.api.status.config_file import ConfigFile
 from bkbox.api.status.host_stats import HostFigures
 from bkbox.errors import BkboxError
@@ -38,7 +38,7 @@ class CollectedStatus:
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
         self._bookie = bookie
         file = ConfigFile(bookie.config.path, os.environ)
-        self._surroundings = Surroundings(lambda: bookie.config, file, store, files)
+        self._surroundings = CachedStatus(lambda: bookie.config, file, store, files)
         self._figures = HostFigures()
         self._replays = Replays(files, time.monotonic)
         self.space: dict[str, SpaceUsage] = {}

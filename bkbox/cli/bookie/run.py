@@ -22,7 +22,7 @@ from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, BootError
 from bkbox.native import kernel_in_use
 from bkbox.supervisor.boot.other_writers import refuse_other_writers
-from bkbox.supervisor.children.child_pool import Nursery
+from bkbox.supervisor.children.child_pool import ChildPool
 from bkbox.supervisor.service.sd_notify import ServiceManager
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def run(ctx: click.Context, config: Config) -> None:
     # Before the supervisor handles these signals there is nothing to stop in order, only waiting children.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: sys.exit(ExitCode.OK))
-    with Nursery(log) as nursery:
+    with ChildPool(log) as child_pool:
         for disk in config.disks:
-            nursery.begin("worker", str(disk))
-        nursery.begin("frontend", config.bookie_id)
+            child_pool.spawn("worker", str(disk))
+        child_pool.spawn("frontend", config.bookie_id)
         try:
-            status = _supervise(config, nursery, manager)
+            status = _supervise(config, child_pool, manager)
         except BkboxError as error:
             manager.tell(STATUS=error)
             raise
@@ -94,7 +94,7 @@ def _have_descriptors(config: Config) -> None:
         )
 
 
-def _supervise(config: Config, nursery: Nursery, manager: ServiceManager) -> int:
+def _supervise(config: Config, child_pool: ChildPool, manager: ServiceManager) -> int:
     import asyncio
 
     from bkbox.supervisor import (
@@ -111,4 +111,4 @@ def _supervise(config: Config, nursery: Nursery, manager: ServiceManager) -> int
     def ready(address: str) -> None:
         click.echo(f"ready {address}")
 
-    return asyncio.run(supervisor.run(config, nursery, ready, manager, routes_of))
+    return asyncio.run(supervisor.run(config, child_pool, ready, manager, routes_of))

@@ -382,7 +382,7 @@ def _checked(
         while True:
             await asyncio.sleep(_SHOWN_EVERY_S)
             done = work.report()["done"]["ledgers"]
-            progress.did(done - shown, 0)
+            progress.add_progress(done - shown, 0)
             shown = done
 
     async def go(found: standalone.Alone) -> None:

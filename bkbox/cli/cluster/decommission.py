@@ -206,7 +206,7 @@ def _on_spark(
     with ProgressBar() as progress, opened("spark", master, 1) as engine:
         progress.stage("copying", len(ids))
         for outcomes in engine.map(DecommissionJob(metadata, bookie, rate), chunks):
-            progress.did(len(outcomes), sum(each.size for each in outcomes))
+            progress.add_progress(len(outcomes), sum(each.size for each in outcomes))
 
 
 # ---- in this process --------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def export(
         progress.stage("exporting", sum(len(ids) for part in parts for ids in part.ledgers))
         for part, outcomes in zip(parts, chosen.map(job, parts), strict=True):
             found += outcomes
-            progress.did(sum(map(len, part.ledgers)), sum(each.size for each in outcomes))
+            progress.add_progress(sum(map(len, part.ledgers)), sum(each.size for each in outcomes))
     good = [each for each in found if not each.why]
     done = ExportReport(
         len(good),

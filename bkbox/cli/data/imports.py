@@ -78,7 +78,7 @@ def import_(
         progress.stage("importing", count)
         for outcomes in chosen.map(job, parts):
             found += outcomes
-            progress.did(len(outcomes), sum(each.size for each in outcomes))
+            progress.add_progress(len(outcomes), sum(each.size for each in outcomes))
     good = [each for each in found if not each.why]
     done = ImportReport(
         len(good),

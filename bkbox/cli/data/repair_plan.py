@@ -162,7 +162,7 @@ def _carry_out(
                 if not each.done:
                     why = LedgerFailure(each.ledger_id, each.why)
                     (not_shown if each.unshown else failed).append(why)
-            progress.did(len(outcomes), sum(each.size for each in outcomes))
+            progress.add_progress(len(outcomes), sum(each.size for each in outcomes))
     return RepairReport(done, copies, size, failed, not_shown, left)
 
 

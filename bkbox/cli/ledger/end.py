@@ -37,7 +37,7 @@ from bkbox.client import connect
 from bkbox.client.ledger.force_close import Ended
 from bkbox.client.ledger.ledger_inspection import LedgerInspection
 from bkbox.errors import NothingToEndError
-from bkbox.protocol.force_close_plan import Ending, text_of
+from bkbox.protocol.force_close_plan import ForceClosePlan, text_of
 from bkbox.repair.limbo.stuck import stuck_ledgers
 from bkbox.repair.replication.standalone import host_name, wall_ms
 from bkbox.wire.metadata.loss import losses_of, unknown_beyond
@@ -157,7 +157,7 @@ def _operator() -> str:
     return f"{user}@{host_name()}"
 
 
-def _ending(plan: Ending, survey: LedgerInspection) -> dict[str, object]:
+def _ending(plan: ForceClosePlan, survey: LedgerInspection) -> dict[str, object]:
     return {
         "ledger_id": plan.metadata.ledger_id,
         "state": plan.metadata.state.name,
@@ -174,7 +174,7 @@ def _ending(plan: Ending, survey: LedgerInspection) -> dict[str, object]:
     }
 
 
-def _print_ending(plan: Ending, survey: LedgerInspection) -> None:
+def _print_ending(plan: ForceClosePlan, survey: LedgerInspection) -> None:
     holes = "ids that get no-op entries" if plan.plug else "ids that stay unreadable"
     unknown = None
     if plan.unknown_after is not None:
@@ -201,7 +201,7 @@ def _print_ending(plan: Ending, survey: LedgerInspection) -> None:
     print_answers(survey, _doubtful(plan))
 
 
-def _doubtful(plan: Ending) -> list[int]:
+def _doubtful(plan: ForceClosePlan) -> list[int]:
     """The first ids of each range that is given up, and the id at which the ledger ends."""
     given_up = (*plan.holes, *plan.acknowledged, *plan.doubtful, *plan.dropped)
     first = [each.start for each in given_up]
@@ -209,7 +209,7 @@ def _doubtful(plan: Ending) -> list[int]:
     return sorted({*first[:_SHOWN_HOLES], *at})
 
 
-def _print_ended(plan: Ending, done: Ended, output: Format) -> None:
+def _print_ended(plan: ForceClosePlan, done: Ended, output: Format) -> None:
     if done.thin:
         message(
             f"{counted(done.thin, 'entry', 'were')} written on fewer bookies than the ack quorum"

@@ -50,7 +50,7 @@ class ProgressBar:
         if self._bar is not None:
             self._task = self._bar.add_task(name, total=ledgers, bytes="")
 
-    def did(self, ledgers: int, size: int) -> None:
+    def add_progress(self, ledgers: int, size: int) -> None:
         self._ledgers += ledgers
         self._size += size
         if self._bar is not None:

@@ -19,7 +19,7 @@ from bkbox.base.words import error_text
 from bkbox.client.connection.adds import AddSend
 from bkbox.client.connection.flush_batcher import FlushBatcher
 from bkbox.client.connection.framed_connection import FramedConnection
-from bkbox.client.connection.handshake import Greeting
+from bkbox.client.connection.handshake import ClientHandshake
 from bkbox.client.connection.response_matcher import (
     Decode,
     Key,
@@ -76,7 +76,7 @@ class BookieLink:
         options: ClientOptions,
         rng: random.Random,
         turn_end: FlushBatcher,
-        greeting: Greeting | None = None,
+        greeting: ClientHandshake | None = None,
     ) -> None:
         """``greeting``: how connections begin; None: with the first request."""
         self._bookie = bookie

@@ -39,7 +39,7 @@ _FRAME_BYTES_MAX = 64 * 1024
 _STEPS_MAX = 8
 
 
-class Greeting:
+class ClientHandshake:
     """The handshake of one client's connections."""
 
     def __init__(self, options: ClientOptions) -> None:

@@ -28,7 +28,7 @@ from bkbox.client.connection.adds import Add, AddFrames, AddPacker, AddSend, Num
 from bkbox.client.connection.bookie_connection import BookieLink, RequestPriority, Resolve
 from bkbox.client.connection.bookie_health import BookieHealth
 from bkbox.client.connection.flush_batcher import FlushBatcher
-from bkbox.client.connection.handshake import Greeting
+from bkbox.client.connection.handshake import ClientHandshake
 from bkbox.client.connection.response_matcher import Reply
 from bkbox.client.options import ClientOptions
 from bkbox.errors import EncodingError
@@ -80,9 +80,9 @@ class BookiePool:
         self._numbers = Numbers()
         self._is_v3 = options.protocol == "v3"
         self._is_closed = False
-        self._greeting: Greeting | None = None
+        self._greeting: ClientHandshake | None = None
         if options.tls != "off" or options.auth != "none":
-            self._greeting = Greeting(options)
+            self._greeting = ClientHandshake(options)
 
     @property
     def takes_v2_adds(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.client.connection.adds import Add, AddFrames, AddPacker
 from bkbox.client.connection.pool import BookiePool, Reply
-from bkbox.client.loop_affinity import Binding
+from bkbox.client.loop_affinity import LoopAffinity
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement.placement import Placer
 from bkbox.errors import DigestError, MetadataError, VersionConflictError
@@ -66,7 +66,7 @@ small entries in flight, and their latency.
 class LedgerAccess:
     """The common parameters of every operation on one ledger. ``synced``: LedgerMetadata.synced."""
 
-    binding: Binding
+    binding: LoopAffinity
     ledger_id: LedgerId
     digests: DigestManager
     master_key: bytes

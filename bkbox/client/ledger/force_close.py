@@ -27,7 +27,7 @@ from bkbox.client.ledger.ledger_inspection import LedgerInspection, LedgerInspec
 from bkbox.errors import NothingToEndError, RecoveryAbortedError, VersionConflictError
 from bkbox.metadata.versioned import Versioned
 from bkbox.protocol.events import describe
-from bkbox.protocol.force_close_plan import Ending, count_of, ending, text_of
+from bkbox.protocol.force_close_plan import ForceClosePlan, count_of, ending, text_of
 from bkbox.protocol.inspection import write_set_of
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
@@ -69,11 +69,11 @@ class ForceClose:
         self._recover = recover
         self._plug = plug
 
-    async def plan(self) -> tuple[Ending, LedgerInspection]:
+    async def plan(self) -> tuple[ForceClosePlan, LedgerInspection]:
         """The plan as of now; changes nothing."""
         return await self._look(await self._read())
 
-    async def end(self, agreed: Ending, at_ms: int, by: str = "", run: str = "") -> Ended:
+    async def end(self, agreed: ForceClosePlan, at_ms: int, by: str = "", run: str = "") -> Ended:
         """Carry out the agreed plan. ``at_ms``, ``by`` and ``run`` are for the record (LossRecord).
 
         Raises NothingToEndError; RecoveryAbortedError: nothing was closed, because more would be lost, or no bookie
@@ -121,7 +121,9 @@ class ForceClose:
         log.warning("ledger %d was ended with loss accepted: %s", closed.ledger_id, record.text)
         return Ended(found.value, thin, unfenced, record)
 
-    async def _look(self, found: Versioned[LedgerMetadata]) -> tuple[Ending, LedgerInspection]:
+    async def _look(
+        self, found: Versioned[LedgerMetadata]
+    ) -> tuple[ForceClosePlan, LedgerInspection]:
         """An entry is a hole only if every bookie of its write set was asked for that very entry."""
         surveyor = LedgerInspector(self._access, found.value, found.version)
         survey = await surveyor.survey(whole_tail=True)
@@ -147,7 +149,7 @@ class ForceClose:
 
     # ---- entries --------------------------------------------------------------------------------
 
-    async def _write(self, plan: Ending, survey: LedgerInspection) -> tuple[int, int]:
+    async def _write(self, plan: ForceClosePlan, survey: LedgerInspection) -> tuple[int, int]:
         """Write back and fill gaps, in order; returns the number of thin entries, and the ledger's length up to its
         end.
         """
@@ -222,7 +224,9 @@ class ForceClose:
             ) from None
 
 
-def record_of(plan: Ending, survey: LedgerInspection, at_ms: int, by: str, run: str) -> LossRecord:
+def record_of(
+    plan: ForceClosePlan, survey: LedgerInspection, at_ms: int, by: str, run: str
+) -> LossRecord:
     """The loss that carrying out the plan causes."""
     silent = {
         str(report.bookie): report.silence

@@ -24,7 +24,7 @@ from bkbox.client.ledger.append_queue import Pending
 from bkbox.client.ledger.driver import Driver, LedgerAccess
 from bkbox.client.ledger.durable_copies import must_be_durable
 from bkbox.client.ledger.payload import payload_of
-from bkbox.client.ledger.writer_background import Tending
+from bkbox.client.ledger.writer_background import WriterBackground
 from bkbox.errors import (
     BkboxError,
     BugError,
@@ -72,7 +72,7 @@ class LedgerWriter(ClosedAtEnd):
         self._unanswered_bytes_max = options.window_bytes * access.write_quorum
         loop = asyncio.get_running_loop()
         self._pending = Pending(access.ledger_id, loop)
-        self._tending = Tending(access, machine, self._driver, explicit_lac_interval_s)
+        self._tending = WriterBackground(access, machine, self._driver, explicit_lac_interval_s)
         self._task = loop.create_task(self._run())
         self._task.add_done_callback(self._ended)
 

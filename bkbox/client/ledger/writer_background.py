@@ -22,7 +22,7 @@ from bkbox.wire.codes import Code
 from bkbox.wire.write_set import write_set
 
 
-class Tending:
+class WriterBackground:
     """The background work of one writer, until ``stop``. ``explicit_lac_interval_s`` 0: the LAC is not sent."""
 
     def __init__(

@@ -55,7 +55,7 @@ _IDS_MAX = 100
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedLog:
     """A log opened by this writer: the epoch, the ledger, and the sequence numbers of writer ids."""
 
     epoch: int
@@ -63,7 +63,7 @@ class Opened:
     sequences: Sequences
 
 
-async def open_as_writer(client: Client, stored: StoredList, options: LogOptions) -> Opened:
+async def open_as_writer(client: Client, stored: StoredList, options: LogOptions) -> OpenedLog:
     """Become the log's writer; a log that does not exist is created.
 
     Raises LogLedgerLostError, and the errors of recovery and creation (RecoveryAbortedError, NotEnoughBookiesError,
@@ -113,7 +113,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
                 text = f"another writer has opened the log {stored.name} as its writer: {error_text(error)}"
                 raise NotLeaderError(text) from error
             raise
-        return Opened(present.epoch + 1, writer, sequences)
+        return OpenedLog(present.epoch + 1, writer, sequences)
 
 
 async def create_next(

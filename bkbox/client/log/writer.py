@@ -32,12 +32,12 @@ from bkbox.client.log.entry import (
     encode_records,
     encode_state,
 )
-from bkbox.client.log.log_open import Opened, begin
+from bkbox.client.log.log_open import OpenedLog, begin
 from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.rolling import Rolling
 from bkbox.client.log.stored import StoredList
-from bkbox.client.loop_affinity import Binding
+from bkbox.client.loop_affinity import LoopAffinity
 from bkbox.errors import (
     BkboxError,
     BugError,
@@ -69,7 +69,7 @@ class LogWriter(ClosedAtEnd):
     """Writes one log; made by ``Log.open_writer``. As a context manager it closes the log's last ledger at its end."""
 
     def __init__(
-        self, client: Client, stored: StoredList, options: LogOptions, opened: Opened
+        self, client: Client, stored: StoredList, options: LogOptions, opened: OpenedLog
     ) -> None:
         self._name = stored.name
         self._options = options
@@ -90,7 +90,7 @@ class LogWriter(ClosedAtEnd):
         self._settled = asyncio.Event()
         self._was_left = False
         self._failure: BaseException | None = None
-        self._binding = Binding()
+        self._binding = LoopAffinity()
         self._binding.check()  # bound to this loop from now on
         self._loop = loop = asyncio.get_running_loop()
         self._roll_timer = loop.call_later(options.roll_s, self._wake.set)

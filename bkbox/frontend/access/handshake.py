@@ -48,14 +48,14 @@ class Handshake:
     is proved, and stays None where no proof is required."""
 
     def __init__(
-        self, sock: socket.socket, peer: str, admittance: AccessPolicy, refused: Refused
+        self, sock: socket.socket, peer: str, policy: AccessPolicy, refused: Refused
     ) -> None:
         self.sock = sock
         self.peer = peer
         self.name: str | None = None
         self.plugin = ""
         self.tls: TlsEnd | None = None
-        self.admittance = admittance
+        self.policy = policy
         self._refused = refused
         self._data = bytearray()
         self._handshakes = False
@@ -106,16 +106,16 @@ class Handshake:
     def _begins_tls(self) -> bool:
         """True if TLS begins here. Only START_TLS may precede TLS: anything earlier may come from another party."""
         first = not self._frames or self._asked_for_tls
-        may = self.tls is None and self.admittance.tls != OFF and first
+        may = self.tls is None and self.policy.tls != OFF and first
         return may and self._data[:1] == _TLS_HANDSHAKE
 
     def _may_come_in(self) -> bool:
-        admittance = self.admittance
-        if admittance.plugins:
+        policy = self.policy
+        if policy.plugins:
             return self.name is not None
         if self.tls is not None:
             return True
-        if admittance.tls == REQUIRED or self._asked_for_tls or len(self._data) < PREFIX_BYTES:
+        if policy.tls == REQUIRED or self._asked_for_tls or len(self._data) < PREFIX_BYTES:
             return False
         # A client that neither begins with TLS nor asks for it is let in without.
         return self._data[:1] != _TLS_HANDSHAKE and not self._may_ask_for_tls()
@@ -149,8 +149,8 @@ class Handshake:
     # ---- TLS ----------------------------------------------------------------------------------------
 
     def _begin_tls(self) -> None:
-        assert self.admittance.context is not None
-        self.tls = TlsEnd(self.sock, self.admittance.context)
+        assert self.policy.context is not None
+        self.tls = TlsEnd(self.sock, self.policy.context)
         self.tls.feed(bytes(self._data))
         self._data.clear()
         self._handshakes = True
@@ -160,7 +160,7 @@ class Handshake:
         if not self.tls.handshake():
             return False
         self._handshakes = False
-        if CERTIFICATE in self.admittance.plugins:
+        if CERTIFICATE in self.policy.plugins:
             self.name = name_of(self.tls.peer_certificate())
             self.plugin = CERTIFICATE
         held, self._held = self._held, []
@@ -205,7 +205,7 @@ class Handshake:
         if isinstance(request, v3.StartTlsRequest):
             self._start_tls(request)
             return
-        in_the_clear = self.tls is None and self.admittance.tls == REQUIRED
+        in_the_clear = self.tls is None and self.policy.tls == REQUIRED
         if isinstance(request, v3.AuthRequest) and (not in_the_clear or self._asked_for_tls):
             self._authenticate_v3(request)
             return
@@ -214,7 +214,7 @@ class Handshake:
         self._send(v3.encode_response(v3.Refused(request.header, Code.EUA)))
 
     def _start_tls(self, request: v3.StartTlsRequest) -> None:
-        if self.admittance.tls == OFF or self.tls is not None or self._frames > 1:
+        if self.policy.tls == OFF or self.tls is not None or self._frames > 1:
             self._refuse_in_between()
             self._send(v3.encode_response(v3.Refused(request.header, Code.EBADREQ)))
             return
@@ -239,7 +239,7 @@ class Handshake:
         if header.opcode == v2.OP_AUTH:
             request = v2.decode_request(body)
             assert isinstance(request, v2.AuthRequest)
-            if self.tls is None and self.admittance.tls == REQUIRED and not self._asked_for_tls:
+            if self.tls is None and self.policy.tls == REQUIRED and not self._asked_for_tls:
                 raise AuthenticationError("authentication without TLS, which is required")
             answer = self._examine(request.message)
             if answer is None:
@@ -256,10 +256,10 @@ class Handshake:
 
     def _examine(self, message: AuthMessage) -> AuthMessage | None:
         """The response to an AUTH message; None for a plugin that is not offered. Raises AuthenticationError."""
-        if not self.admittance.plugins:
+        if not self.policy.plugins:
             return AuthMessage(AUTH_DISABLED_PLUGIN, b"")
         if self._examiner is None:
-            self._examiner = self.admittance.examiner(message.plugin)
+            self._examiner = self.policy.examiner(message.plugin)
             if self._examiner is None:
                 return None
         if message.plugin != self._examiner.plugin:

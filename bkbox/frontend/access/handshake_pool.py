@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from bkbox.base.limits import VISITORS_MAX
+from bkbox.base.limits import UNAUTHENTICATED_MAX
 from bkbox.base.logs.refusals import Refusals
 from bkbox.errors import AuthenticationError, FrameError
 from bkbox.frontend.access.access_policy import AccessPolicy
@@ -49,7 +49,7 @@ class HandshakePool:
         let_in: Callable[[UnauthenticatedConnection], None],
         gone: Callable[[UnauthenticatedConnection, Exception], None],
         refusals: Refusals,
-        newcomers: ConnectionCpuBudget,
+        cpu_budget: ConnectionCpuBudget,
         look_by: Callable[[float], None],
     ) -> None:
         self.timeout_s = 10.0
@@ -58,56 +58,58 @@ class HandshakePool:
         self._let_in = let_in
         self._gone = gone
         self._refusals = refusals
-        self._visitors: dict[UnauthenticatedConnection, None] = {}
+        self._unauthenticated: dict[UnauthenticatedConnection, None] = {}
         self._waiting: deque[UnauthenticatedConnection] = deque()
-        self._newcomers = newcomers
+        self._cpu_budget = cpu_budget
         self._look_by = look_by
 
     def __len__(self) -> int:
-        return len(self._visitors)
+        return len(self._unauthenticated)
 
-    def receive(self, sock: socket.socket, peer: str, host: str, admittance: AccessPolicy) -> None:
+    def receive(self, sock: socket.socket, peer: str, host: str, policy: AccessPolicy) -> None:
         """Adds a new connection to the pool."""
-        if len(self._visitors) >= VISITORS_MAX:
-            self._turn_away(next(iter(self._visitors)), TimeoutError("too many at the door"))
+        if len(self._unauthenticated) >= UNAUTHENTICATED_MAX:
+            self._turn_away(next(iter(self._unauthenticated)), TimeoutError("too many at the door"))
         visitor = UnauthenticatedConnection(
-            sock, peer, admittance, lambda what: self._refusals.note("", peer, what)
+            sock, peer, policy, lambda what: self._refusals.note("", peer, what)
         )
         visitor.host = host
         visitor.until_s = self._now_s() + self.timeout_s
-        self._visitors[visitor] = None
+        self._unauthenticated[visitor] = None
         self._look_by(visitor.until_s)
         self._loop.watch(sock, lambda: self._heard(visitor))
 
     def wait_s(self) -> float | None:
         """Seconds until ``tick`` must be called; None: no limit."""
-        waits = [self._newcomers.throttle_s()] if self._waiting else []
-        if self._visitors:
-            waits.append(next(iter(self._visitors)).until_s - self._now_s())
+        waits = [self._cpu_budget.throttle_s()] if self._waiting else []
+        if self._unauthenticated:
+            waits.append(next(iter(self._unauthenticated)).until_s - self._now_s())
         return max(0.0, min(waits)) if waits else None
 
     def tick(self) -> None:
         """Resumes the connections that waited for CPU budget, and closes those whose handshake has timed out."""
-        while self._waiting and not self._newcomers.throttle_s():
+        while self._waiting and not self._cpu_budget.throttle_s():
             visitor = self._waiting.popleft()
-            if visitor in self._visitors:
+            if visitor in self._unauthenticated:
                 visitor.waits = False
                 self._loop.watch(visitor.sock, lambda visitor=visitor: self._heard(visitor))  # type: ignore[misc]
                 self._go_on(visitor)
         now_s = self._now_s()
-        while self._visitors and (oldest := next(iter(self._visitors))).until_s <= now_s:
+        while (
+            self._unauthenticated and (oldest := next(iter(self._unauthenticated))).until_s <= now_s
+        ):
             self._go_on(oldest)  # its data may have arrived without having been read yet
-            if oldest in self._visitors:
+            if oldest in self._unauthenticated:
                 text = f"it has not authenticated within {self.timeout_s:g} s"
                 self._turn_away(oldest, AuthenticationError(text))
 
     def close(self) -> None:
-        for visitor in list(self._visitors):
+        for visitor in list(self._unauthenticated):
             visitor.sock.close()
-        self._visitors.clear()
+        self._unauthenticated.clear()
 
     def _heard(self, visitor: UnauthenticatedConnection) -> None:
-        if self._newcomers.throttle_s():
+        if self._cpu_budget.throttle_s():
             self._loop.unwatch(visitor.sock)
             visitor.waits = True
             self._waiting.append(visitor)
@@ -116,7 +118,7 @@ class HandshakePool:
             self._go_on(visitor)
 
     def _go_on(self, visitor: UnauthenticatedConnection) -> None:
-        began_s = self._newcomers.cpu_s()
+        began_s = self._cpu_budget.cpu_s()
         try:
             done = visitor.ready()
         except BlockingIOError:
@@ -125,13 +127,13 @@ class HandshakePool:
             self._turn_away(visitor, error)
             return
         finally:
-            self._newcomers.charge(began_s)
+            self._cpu_budget.charge(began_s)
         if done:
             self._forget(visitor)
             self._let_in(visitor)
 
     def _forget(self, visitor: UnauthenticatedConnection) -> None:
-        del self._visitors[visitor]
+        del self._unauthenticated[visitor]
         if not visitor.waits:
             self._loop.unwatch(visitor.sock)
 

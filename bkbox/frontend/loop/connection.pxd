@@ -49,16 +49,16 @@ cdef class SharedState:
     cdef object cpu_s
     cdef public bint has_plain
     cdef PlainV3 plain3
-    cdef bytearray room
-    cdef object room_view
-    cdef bytearray spare
+    cdef bytearray read_buffer
+    cdef object read_view
+    cdef bytearray spare_buffer
 
     cpdef bint above_hard_limit(self) noexcept
     cpdef bint above_soft_limit(self) noexcept
-    cdef bint has_room(self, Py_ssize_t size) noexcept
+    cdef bint has_space(self, Py_ssize_t size) noexcept
     cdef bint turn_budget_spent(self) noexcept
 
-    @cython.locals(spare=bytearray)
+    @cython.locals(spare_buffer=bytearray)
     cdef bytearray buffer(self, Py_ssize_t size)
 
     cdef keep_spare(self, bytearray buffer)
@@ -79,10 +79,10 @@ cdef class Connection:
     cdef SharedState _common
     cdef Py_ssize_t _frame_bytes_max
     cdef long long _inflight_bytes_max
-    cdef bytearray _kept
-    cdef object _kept_view
-    cdef Py_ssize_t _kept_size
-    cdef Py_ssize_t _kept_capacity
+    cdef bytearray _partial_frame
+    cdef object _partial_view
+    cdef Py_ssize_t _partial_size
+    cdef Py_ssize_t _partial_capacity
     cdef int _blocked
     cdef long long _pending
     cdef long long _cost
@@ -109,25 +109,25 @@ cdef class Connection:
     cdef void _go_on(self)
     cdef void _unblock(self, int reason)
 
-    @cython.locals(size=Py_ssize_t, before=Py_ssize_t, kept=bytearray)
+    @cython.locals(size=Py_ssize_t, before=Py_ssize_t, partial_frame=bytearray)
     cdef _receive(self)
 
     @cython.locals(size=Py_ssize_t)
     cdef Py_ssize_t _receive_into(self, object view) except -1
 
     @cython.locals(common=SharedState)
-    cdef _work(self, bytearray data, Py_ssize_t filled, bint is_kept)
+    cdef _work(self, bytearray data, Py_ssize_t filled, bint is_partial)
 
     @cython.locals(at=Py_ssize_t)
-    cdef _take(self, bytearray data, Py_ssize_t filled, bint is_kept)
+    cdef _take(self, bytearray data, Py_ssize_t filled, bint is_partial)
 
     @cython.locals(rest=Py_ssize_t)
     cdef bint _move_up(self, bytearray data, Py_ssize_t at, Py_ssize_t filled) except -1
 
-    @cython.locals(common=SharedState, size=Py_ssize_t, capacity=Py_ssize_t, begun=Py_ssize_t, kept=bytearray)
+    @cython.locals(common=SharedState, size=Py_ssize_t, capacity=Py_ssize_t, begun=Py_ssize_t, partial_frame=bytearray)
     cdef _keep(self, bytearray data, Py_ssize_t at, Py_ssize_t filled)
 
-    cdef _drop_kept(self)
+    cdef _drop_partial_frame(self)
 
     @cython.locals(
         common=SharedState,

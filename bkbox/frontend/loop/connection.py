@@ -139,14 +139,14 @@ class SharedState:
         "held",
         "held_max",
         "plain3",
+        "read_buffer",
+        "read_view",
         "resumed",
-        "room",
-        "room_view",
         "routes",
         "slow_left",
         "slow_s",
         "slow_since_s",
-        "spare",
+        "spare_buffer",
     )
 
     def __init__(self, held_max: int, cpu_s: Callable[[], float]) -> None:
@@ -163,9 +163,9 @@ class SharedState:
         self.slow_since_s = 0.0
         self.has_plain = False
         self.plain3 = PlainV3()
-        self.spare = bytearray()
-        self.room = bytearray(_ROOM_BYTES)
-        self.room_view = memoryview(self.room)
+        self.spare_buffer = bytearray()
+        self.read_buffer = bytearray(_ROOM_BYTES)
+        self.read_view = memoryview(self.read_buffer)
 
     def above_hard_limit(self) -> bool:
         """True above the hard limit: no connection may request more of what might have to be buffered."""
@@ -175,16 +175,16 @@ class SharedState:
         """True above the soft limit: connections that hold buffered bytes get no more; the rest is for the others."""
         return self.held > self.held_max - self.held_max // 4
 
-    def has_room(self, size: int) -> bool:
+    def has_space(self, size: int) -> bool:
         """True if ``size`` more bytes can be buffered, even if no socket takes anything in this turn."""
         return self.held + self.collected + size <= self.held_max
 
     def buffer(self, size: int) -> bytearray:
         """A buffer of this size or larger, with arbitrary content."""
-        spare = self.spare
-        if len(spare) >= size > _LARGE_BYTES:
-            self.spare = bytearray()
-            return spare
+        spare_buffer = self.spare_buffer
+        if len(spare_buffer) >= size > _LARGE_BYTES:
+            self.spare_buffer = bytearray()
+            return spare_buffer
         return bytearray(size)
 
     def keep_spare(self, buffer: bytearray) -> None:
@@ -192,8 +192,8 @@ class SharedState:
         and to touch it for the first time, takes longer than to copy a frame. A buffer that may hold more than one
         frame is not kept, as the rest of it is still to be copied.
         """
-        if len(buffer) > max(len(self.spare), _ROOM_BYTES):
-            self.spare = buffer
+        if len(buffer) > max(len(self.spare_buffer), _ROOM_BYTES):
+            self.spare_buffer = buffer
 
     def turn_budget_spent(self) -> bool:
         """True if so many responses have come in this turn that it should end."""
@@ -216,11 +216,11 @@ class Connection:
         "_inflight_bytes_max",
         "_interest",
         "_is_due",
-        "_kept",
-        "_kept_capacity",
-        "_kept_size",
-        "_kept_view",
         "_ledger",
+        "_partial_capacity",
+        "_partial_frame",
+        "_partial_size",
+        "_partial_view",
         "_parts",
         "_pending",
         "_poll",
@@ -265,10 +265,10 @@ class Connection:
         self._common = common
         self._frame_bytes_max = frame_bytes_max
         self._inflight_bytes_max = inflight_bytes_max
-        self._kept: bytearray | None = None
-        self._kept_capacity = 0  # which may be less than its length
-        self._kept_view = memoryview(b"")
-        self._kept_size = 0
+        self._partial_frame: bytearray | None = None
+        self._partial_capacity = 0  # which may be less than its length
+        self._partial_view = memoryview(b"")
+        self._partial_size = 0
         self._blocked = 0
         self._pending = 0
         self._cost = 0
@@ -304,7 +304,7 @@ class Connection:
             for part in self._parts:
                 self._common.collected -= len(part)
             self._parts.clear()
-            self._drop_kept()
+            self._drop_partial_frame()
             self.sock.close()
 
     def begin_with(self, data: bytes, tls: Tls | None) -> None:
@@ -322,11 +322,11 @@ class Connection:
             return UNSENT
         if self._blocked or self._resumes or self._pending:
             return SERVER
-        return IDLE if self._kept is None else PARTIAL_FRAME
+        return IDLE if self._partial_frame is None else PARTIAL_FRAME
 
     def holds(self) -> int:
         """This connection's share of ``SharedState.held``, in bytes."""
-        return self._kept_capacity + self._unsent_size + self._sealed
+        return self._partial_capacity + self._unsent_size + self._sealed
 
     # ---- the event loop's side ----------------------------------------------------------------------
 
@@ -345,8 +345,8 @@ class Connection:
     def resume(self) -> None:
         """Go on with buffered input; at the end of the turn."""
         self._resumes = False
-        if not self.closed and not self._blocked and self._kept is not None:
-            self._work(self._kept, self._kept_size, True)
+        if not self.closed and not self._blocked and self._partial_frame is not None:
+            self._work(self._partial_frame, self._partial_size, True)
         if self.tls is not None:
             self._drain()
 
@@ -410,23 +410,25 @@ class Connection:
     # ---- requests -----------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        kept = self._kept
-        if kept is not None and self._kept_capacity > self._kept_size:
-            size = self._receive_into(self._kept_view[self._kept_size : self._kept_capacity])
-            self._kept_size += size
+        partial_frame = self._partial_frame
+        if partial_frame is not None and self._partial_capacity > self._partial_size:
+            size = self._receive_into(
+                self._partial_view[self._partial_size : self._partial_capacity]
+            )
+            self._partial_size += size
             if size:
-                self._work(kept, self._kept_size, True)
+                self._work(partial_frame, self._partial_size, True)
             return
         before = 0
-        if kept is not None:
-            before = self._kept_size
-            memory.copy(self._common.room, 0, kept, 0, before)
+        if partial_frame is not None:
+            before = self._partial_size
+            memory.copy(self._common.read_buffer, 0, partial_frame, 0, before)
         size = self._receive_into(
-            self._common.room_view[before:] if before else self._common.room_view
+            self._common.read_view[before:] if before else self._common.read_view
         )
         if size:
-            self._drop_kept()
-            self._work(self._common.room, before + size, False)
+            self._drop_partial_frame()
+            self._work(self._common.read_buffer, before + size, False)
 
     def _receive_into(self, view: memoryview) -> int:
         """Returns the number of bytes read; 0 if there are none yet."""
@@ -438,15 +440,15 @@ class Connection:
             raise EOFError("the client has closed the connection")
         return size
 
-    def _work(self, data: bytearray, filled: int, is_kept: bool) -> None:
+    def _work(self, data: bytearray, filled: int, is_partial: bool) -> None:
         """Handle the received frames, and count their CPU time if not all of them are fast-path."""
         common = self._common
         common.slow_since_s = 0.0
-        self._take(data, filled, is_kept)
+        self._take(data, filled, is_partial)
         if common.slow_since_s:
             common.slow_s += common.cpu_s() - common.slow_since_s
 
-    def _take(self, data: bytearray, filled: int, is_kept: bool) -> None:
+    def _take(self, data: bytearray, filled: int, is_partial: bool) -> None:
         """Hand on the whole frames, as far as nothing blocks, and buffer the rest."""
         at = self._hand_on(data, filled)
         if self.closed:
@@ -455,10 +457,10 @@ class Connection:
             self.taken += 1
         if self._blocked:
             self._be_due()
-        if is_kept:
+        if is_partial:
             if at == 0 or self._move_up(data, at, filled):
                 return
-            self._drop_kept()
+            self._drop_partial_frame()
         if at < filled:
             self._keep(data, at, filled)
 
@@ -467,12 +469,12 @@ class Connection:
         frame fits: a connection that yields again and again must not allocate as much memory anew each time.
         """
         rest = filled - at
-        if 2 * rest < self._kept_capacity or rest < _PREFIX:
+        if 2 * rest < self._partial_capacity or rest < _PREFIX:
             return False
-        if memory.u32(data, at) + _PREFIX > self._kept_capacity:
+        if memory.u32(data, at) + _PREFIX > self._partial_capacity:
             return False
         memory.move(data, 0, at, filled)
-        self._kept_size = rest
+        self._partial_size = rest
         return True
 
     def _keep(self, data: bytearray, at: int, filled: int) -> None:
@@ -489,21 +491,21 @@ class Connection:
                     raise ConnectionAbortedError(f"no room for a frame of {begun} bytes now")
         if common.held + capacity > common.held_max:
             raise ConnectionAbortedError(f"no room for {size} bytes now")
-        kept = common.buffer(capacity)
-        memory.copy(kept, 0, data, at, filled)
-        self._kept = kept
-        self._kept_view = memoryview(kept)
-        self._kept_size = size
-        self._kept_capacity = capacity
+        partial_frame = common.buffer(capacity)
+        memory.copy(partial_frame, 0, data, at, filled)
+        self._partial_frame = partial_frame
+        self._partial_view = memoryview(partial_frame)
+        self._partial_size = size
+        self._partial_capacity = capacity
         common.held += capacity
 
-    def _drop_kept(self) -> None:
-        if self._kept is not None:
-            self._common.held -= self._kept_capacity
-            self._common.keep_spare(self._kept)
-            self._kept = None
-            self._kept_view = memoryview(b"")
-            self._kept_size = self._kept_capacity = 0
+    def _drop_partial_frame(self) -> None:
+        if self._partial_frame is not None:
+            self._common.held -= self._partial_capacity
+            self._common.keep_spare(self._partial_frame)
+            self._partial_frame = None
+            self._partial_view = memoryview(b"")
+            self._partial_size = self._partial_capacity = 0
 
     def _hand_on(self, data: bytearray, filled: int) -> int:
         """Returns the number of bytes taken from the start of the data. Raises FrameError."""
@@ -624,7 +626,7 @@ class Connection:
             return
         common = self._common
         size = len(frames)
-        if not common.has_room(size) or (
+        if not common.has_space(size) or (
             self._unsent_size and (self._unsent_size > _UNSENT_MAX or common.above_soft_limit())
         ):
             frames = memoryview(self.strip_payloads(frames))

@@ -69,7 +69,7 @@ class TimeoutSettings(Generic[_W]):
         end: Callable[[_W, str], None],
         now_s: Callable[[], float],
     ) -> None:
-        self.patience = ConnectionTimeouts()
+        self.timeouts = ConnectionTimeouts()
         self._connections = connections
         self._end = end
         self._now_s = now_s
@@ -110,13 +110,13 @@ class TimeoutSettings(Generic[_W]):
         return self._verdict(blocked_on, connection.taken, now_s - connection.watched_since)
 
     def _verdict(self, blocked_on: int, taken: int, waited_s: float) -> str | None:
-        patience = self.patience
-        if blocked_on == UNSENT and 0 < patience.answers_s < waited_s:
+        timeouts = self.timeouts
+        if blocked_on == UNSENT and 0 < timeouts.answers_s < waited_s:
             return f"its client has taken nothing of its answers for {waited_s:.0f} s"
-        if blocked_on == PARTIAL_FRAME and 0 < patience.frame_s < waited_s:
+        if blocked_on == PARTIAL_FRAME and 0 < timeouts.frame_s < waited_s:
             return f"a frame has begun and not ended for {waited_s:.0f} s"
-        if blocked_on == IDLE and not taken and 0 < patience.frame_s < waited_s:
+        if blocked_on == IDLE and not taken and 0 < timeouts.frame_s < waited_s:
             return f"it has asked for nothing for {waited_s:.0f} s"
-        if blocked_on == IDLE and 0 < patience.idle_s < waited_s:
+        if blocked_on == IDLE and 0 < timeouts.idle_s < waited_s:
             return f"it was idle for {waited_s:.0f} s"
         return None

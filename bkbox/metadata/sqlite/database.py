@@ -38,7 +38,7 @@ APPLICATION_ID = 0x626B626F
 BUSY_TIMEOUT_MS = 5_000
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
+Transaction = Callable[[sqlite3.Connection], T]
 Upgrades = Mapping[int, Sequence[str]]
 """For each older version of the schema, the statements that make the next one of it."""
 
@@ -166,11 +166,11 @@ class Database:
             raise
         return database
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Transaction[T]) -> T:
         """Run one SELECT or PRAGMA in the thread. Raises as ``write``."""
         return await self._in_thread(lambda: self._guarded(work))
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Transaction[T]) -> T:
         """Run a transaction in the thread; it is rolled back if ``work`` raises.
 
         Raises MetadataUnavailableError, MetadataError, HandleClosedError.
@@ -232,7 +232,7 @@ class Database:
                 f"reads {version}"
             )
 
-    def _guarded(self, work: Work[T]) -> T:
+    def _guarded(self, work: Transaction[T]) -> T:
         assert self._connection is not None
         if _identity_of(self.path) != self._identity:
             raise MetadataUnavailableError(
@@ -249,7 +249,7 @@ class Database:
             self._connection.close()
 
 
-def _transaction(connection: sqlite3.Connection, work: Work[T]) -> T:
+def _transaction(connection: sqlite3.Connection, work: Transaction[T]) -> T:
     connection.execute("BEGIN IMMEDIATE")
     try:
         result = work(connection)

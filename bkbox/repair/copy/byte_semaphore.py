@@ -22,7 +22,7 @@ class ByteWindow:
         self._held = 0
         self._waiting: deque[tuple[int, int | None, asyncio.Future[None]]] = deque()
 
-    async def take(self, size: int, most: int | None = None) -> None:
+    async def acquire(self, size: int, most: int | None = None) -> None:
         """Acquire ``size`` bytes. Wait until they fit into the window, and the total acquired is no more than
         ``most``.
         """
@@ -36,15 +36,15 @@ class ByteWindow:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it was granted just now
-                self.give(size)
+                self.release(size)
             else:
-                # A concurrent ``give`` has seen that it is cancelled, and left it out.
+                # A concurrent ``release`` has seen that it is cancelled, and left it out.
                 with suppress(ValueError):
                     self._waiting.remove(waiter)
                 self._pass()
             raise
 
-    def give(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Release so many bytes."""
         self._held -= size
         self._pass()

@@ -87,16 +87,16 @@ class CopyEngine:
 
         def ended(task: asyncio.Task[None]) -> None:
             # The window is given back here: a task that is cancelled may never have started.
-            self._window.give(under_way.pop(task))
+            self._window.release(under_way.pop(task))
             if not task.cancelled() and (error := task.exception()) is not None:
                 errors.append(error)
 
         try:
             for group in self._groups(needed):
                 size = self._window_bytes(group)
-                await self._window.take(size, self._work.allowance())
+                await self._window.acquire(size, self._work.allowance())
                 if errors:
-                    self._window.give(size)
+                    self._window.release(size)
                     break
                 task = asyncio.ensure_future(self._copy_group(group))
                 under_way[task] = size
@@ -188,4 +188,4 @@ class CopyEngine:
                 if refused:
                     self._failures.refused(target, refused)
                     stored -= len(refused)
-            self._work.did(entries=stored, size=part.size * stored // len(part.entries))
+            self._work.add_progress(entries=stored, size=part.size * stored // len(part.entries))

@@ -158,7 +158,7 @@ async def round_robin(
     done, count = 0, len(run.entries)
     while done < count:
         left = run.part(done, count).size
-        given = await work.turn(
+        given = await work.checkpoint(
             pieces=count - done, disk_bytes=disk * left, network_bytes=network * left
         )
         yield run.part(done, done + given)

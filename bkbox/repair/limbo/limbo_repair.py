@@ -143,7 +143,7 @@ class LimboRepair:
                 self._working.pop(ledger, None)
                 self._work.unblock(ledger)
                 self._done += 1
-                self._work.did(ledgers=1)
+                self._work.add_progress(ledgers=1)
                 return
             log.warning("ledger %d stays in limbo: %s", ledger, blocker[0])
             self._work.block(ledger, *blocker)
@@ -164,7 +164,7 @@ class LimboRepair:
 
     async def _repair(self, disk: AsyncChannel, ledger: LedgerId) -> tuple[str, str] | None:
         """One try; None once the ledger is out of limbo, else the reason and what the operator can do."""
-        await self._work.turn(metadata_calls=1)
+        await self._work.checkpoint(metadata_calls=1)
         try:
             metadata = await self._settled_metadata(ledger)
             if self._me not in metadata.bookies():
@@ -241,7 +241,9 @@ class LimboRepair:
         bad: list[range] = []
         while entries:
             count = min(len(entries), _CHECK_ENTRIES_AT_ONCE)
-            count = await self._work.turn(pieces=count, disk_bytes=count * _usual_size(metadata))
+            count = await self._work.checkpoint(
+                pieces=count, disk_bytes=count * _usual_size(metadata)
+            )
             some, entries = entries[:count], entries[count:]
             page = await disk.call(
                 messages.CheckEntries(ledger=ledger, first=some[0], last=some[-1])

@@ -27,14 +27,14 @@ async def recover(work: JobContext, environment: Environment, arguments: dict[st
     work.expect(ledgers=1)
     while True:
         work.say(f"recovering ledger {ledger}")
-        await work.turn(metadata_calls=1)
+        await work.checkpoint(metadata_calls=1)
         try:
             await environment.client.recover(ledger)
         except RecoveryAbortedError as error:
             work.block(ledger, *await why_stuck(environment.client, ledger, error))
         else:
             work.unblock(ledger)
-            work.did(ledgers=1)
+            work.add_progress(ledgers=1)
             return
         await wait_cancellable(work, asyncio.sleep(backoff.next_s()))
 

@@ -15,7 +15,7 @@ from bkbox.client.ledger.force_close import ForceClose
 from bkbox.client.ledger.ledger_inspection import LedgerInspection
 from bkbox.errors import MetadataError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.protocol.diagnosis import Diagnosis
-from bkbox.protocol.force_close_plan import Ending
+from bkbox.protocol.force_close_plan import ForceClosePlan
 from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.wire.metadata.ledger import LedgerState
 
@@ -27,7 +27,7 @@ class StuckLedger:
     """A ledger that only an operator can end, and the consequences of that."""
 
     ender: ForceClose
-    plan: Ending
+    plan: ForceClosePlan
     survey: LedgerInspection
 
 

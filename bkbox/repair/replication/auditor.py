@@ -90,7 +90,7 @@ class Auditor:
         candidacy = self._tree.candidacy(self._name)
         try:
             while True:
-                await self._work.turn()
+                await self._work.checkpoint()
                 try:
                     if await candidacy.is_elected():
                         log.info("%s is the auditor", self._name)
@@ -116,7 +116,7 @@ class Auditor:
         lost = LostBookies()
         checked_s: float | None = None
         while await candidacy.is_elected():
-            await self._work.turn(metadata_calls=4)
+            await self._work.checkpoint(metadata_calls=4)
             if not await self._tree.enabled():
                 self._work.say(
                     "paused: re-replication is disabled (bkbox autorecovery enable)",
@@ -242,7 +242,7 @@ class Auditor:
                 ledger: LedgerId,
                 registered: Mapping[BookieId, RegisteredBookie] = registered,
             ) -> bool:
-                await self._work.turn(metadata_calls=1)
+                await self._work.checkpoint(metadata_calls=1)
                 try:
                     metadata = (await self._store.read_ledger(ledger)).value
                     said = await do(metadata, registered)
@@ -255,7 +255,7 @@ class Auditor:
                     self._work.block(ledger, str(error), "see what is stored for it")
                     return False
                 self._work.unblock(ledger)
-                self._work.did(ledgers=1)
+                self._work.add_progress(ledgers=1)
                 return said
 
             count += sum(await bounded_gather(page, one, at_once))

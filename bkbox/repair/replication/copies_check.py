@@ -130,7 +130,7 @@ class CopiesCheck:
         before = self._left.get(ledger)
         after = await self._looked(ledger, before)
         if before is None:
-            self._work.did(ledgers=1)
+            self._work.add_progress(ledgers=1)
         if after is None:
             self._left.pop(ledger, None)
             self._count_short(ledger, 0)
@@ -168,7 +168,7 @@ class CopiesCheck:
         return after
 
     async def _look(self, ledger: LedgerId, before: _Unfinished | None) -> _Unfinished | None:
-        await self._work.turn(metadata_calls=1)
+        await self._work.checkpoint(metadata_calls=1)
         found = await self._store.read_ledger(ledger, latest=before is not None)
         metadata, lac = found.value, -1
         is_closed = metadata.state is LedgerState.CLOSED
@@ -178,10 +178,10 @@ class CopiesCheck:
             return None
         if self._may_grow(metadata):
             lac = await self._lac(metadata)
-            await self._work.turn(metadata_calls=1)
+            await self._work.checkpoint(metadata_calls=1)
             metadata = (await self._store.read_ledger(ledger, latest=True)).value
         expected = list(acknowledged_entries(metadata, self._me, lac))
-        await self._work.turn(disk_bytes=_LIST_BYTES)
+        await self._work.checkpoint(disk_bytes=_LIST_BYTES)
         listed = await self._client.pool.list_entries(self._me, ledger)
         if not isinstance(listed, Availability) and listed.evidence is not Evidence.NEGATIVE:
             return _unknown(before, describe([(self._me, listed)]))

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.connection.pool import BookiePool
-from bkbox.protocol.audit import Answer, Said, clipped, settled_fragments
+from bkbox.protocol.audit import Answer, BookieAnswer, clipped, settled_fragments
 from bkbox.protocol.events import NoAnswer
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire.availability import Availability
@@ -42,12 +42,12 @@ class EntryInventory:
 
     async def ask(
         self, metadata: LedgerMetadata, registered: Collection[BookieId]
-    ) -> dict[BookieId, Said]:
+    ) -> dict[BookieId, BookieAnswer]:
         """Each ensemble member's report of its entries; a member that is not ``registered`` is gone. Raises nothing."""
         members = sorted(metadata.bookies())
         slots = asyncio.Semaphore(_ASKED_AT_ONCE)
 
-        async def one(bookie: BookieId) -> Said:
+        async def one(bookie: BookieId) -> BookieAnswer:
             if bookie not in registered:
                 return Answer.GONE
             async with slots:
@@ -61,7 +61,7 @@ class EntryInventory:
         lists show them at once.
         """
 
-    async def _of(self, bookie: BookieId, metadata: LedgerMetadata) -> Said:
+    async def _of(self, bookie: BookieId, metadata: LedgerMetadata) -> BookieAnswer:
         expected = list(expected_entries(metadata, bookie))
         if not expected:
             return ()
@@ -82,7 +82,7 @@ class EntryInventory:
 
     async def _by_reads(
         self, bookie: BookieId, metadata: LedgerMetadata, expected: list[range]
-    ) -> Said:
+    ) -> BookieAnswer:
         has: list[tuple[int, int]] = []
         for _, entries in settled_fragments(metadata):
             parts = clipped(expected, entries)

@@ -106,7 +106,7 @@ class LedgerReplicator:
         """
         must_say = set(map(BookieId, marked))
         for _ in range(_LOOKS_MAX):
-            await work.turn(metadata_calls=2)
+            await work.checkpoint(metadata_calls=2)
             try:
                 found = await self._store.read_ledger(ledger, latest=True)
             except NoSuchLedgerError:

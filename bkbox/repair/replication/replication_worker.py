@@ -96,7 +96,7 @@ class ReplicationWorker:
         """Run rounds for ever; raises JobCancelledError."""
         idle_rounds = 0
         while True:
-            await self._work.turn()
+            await self._work.checkpoint()
             try:
                 idle_rounds = 0 if await self.round() else idle_rounds + 1
             except MetadataError as error:
@@ -153,7 +153,7 @@ class ReplicationWorker:
         """
 
         async def risk(ledger: LedgerId) -> int | None:
-            await self._work.turn(metadata_calls=1)
+            await self._work.checkpoint(metadata_calls=1)
             try:
                 found = await self._store.read_ledger(ledger)
             except NoSuchLedgerError:
@@ -224,7 +224,7 @@ class ReplicationWorker:
         self._work.unblock(ledger)
         if gone:
             self._done += 1
-            self._work.did(ledgers=1)
+            self._work.add_progress(ledgers=1)
             log.info("ledger %d has all its copies", ledger)
         return gone
 

@@ -151,7 +151,7 @@ class _Disk:
         self._work.say(f"copying what is live out of segment {segment}")
         begin = True
         while True:
-            await self._work.turn(disk_bytes=2 * _STEP_BYTES)
+            await self._work.checkpoint(disk_bytes=2 * _STEP_BYTES)
             call = messages.CompactSegment(segment=segment, begin=begin)
             try:
                 reply = await ask(self._disk, call, messages.Compacted)
@@ -161,7 +161,7 @@ class _Disk:
                 log.error("segment %d is passed over: %s", segment, error)
                 self._work.count("segments_kept")
                 return False
-            self._work.did(entries=reply.entries, size=reply.bytes)
+            self._work.add_progress(entries=reply.entries, size=reply.bytes)
             if reply.done:
                 self._bad += messages.REGION_ITEM.iter_unpack(reply.payload)
                 return True

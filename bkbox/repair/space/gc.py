@@ -90,7 +90,7 @@ async def collect(work: JobContext, environment: Environment, arguments: dict[st
 async def _pause(work: JobContext, seconds: float) -> None:
     work.say(f"looking again in {seconds:.0f} s")
     while seconds > 0:
-        await work.turn()
+        await work.checkpoint()
         await asyncio.sleep(min(seconds, _LOOK_EVERY_S))
         seconds -= _LOOK_EVERY_S
 
@@ -126,7 +126,7 @@ class _Run:
     async def _list(self, disk: _Disk) -> None:
         more = True
         while more:
-            await self._work.turn()
+            await self._work.checkpoint()
             after = disk.ledgers[-1] if disk.ledgers else -1
             page = await ask(disk.channel, messages.ListLedgers(after=after), messages.Page)
             for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
@@ -152,7 +152,7 @@ class _Run:
         here = self._here(only)
         ahead = next(here, None)
         async for page in store.ledger_ranges():
-            await work.turn(metadata_calls=1)
+            await work.checkpoint(metadata_calls=1)
             total += len(page)
             for ledger in page:
                 while ahead is not None and ahead < ledger:
@@ -238,7 +238,7 @@ class _Run:
         return ledger % runs == run % runs
 
     async def _read(self, ledger: int) -> LedgerMetadata | None:
-        await self._work.turn(metadata_calls=1)
+        await self._work.checkpoint(metadata_calls=1)
         try:
             return (await self._environment.store.read_ledger(LedgerId(ledger), latest=True)).value
         except NoSuchLedgerError:
@@ -269,12 +269,12 @@ class _Run:
         wanted = sorted(ledgers)
         for start in range(0, len(wanted), _CHANGE_AT_ONCE):
             some = wanted[start : start + _CHANGE_AT_ONCE]
-            await self._work.turn(disk_bytes=64 * len(some))
+            await self._work.checkpoint(disk_bytes=64 * len(some))
             payload = b"".join(messages.LEDGER_ID_ITEM.pack(ledger) for ledger in some)
             call = messages.ChangeLedgers(
                 action=action, now_ms=self._environment.wall_ms(), payload=payload
             )
             done = (await ask(disk.channel, call, messages.Changed)).ledgers
-            self._work.did(ledgers=done)
+            self._work.add_progress(ledgers=done)
             self._work.count(f"ledgers_{action}", done)
             log.warning("%s: %d ledgers, the first is %d", action, done, some[0])

@@ -39,7 +39,7 @@ async def refill(
         by_ledger.setdefault(ledger, set()).add(entry)
     left = 0
     for ledger, entries in sorted(by_ledger.items()):
-        await work.turn(metadata_calls=1)
+        await work.checkpoint(metadata_calls=1)
         try:
             metadata = (await environment.store.read_ledger(LedgerId(ledger), latest=True)).value
             wanted = [

@@ -76,7 +76,7 @@ class Comparison:
         """Compare all copies of a ledger's entries that this bookie has to hold. A ledger that is not closed, or no
         longer there, is skipped. Raises JobCancelledError.
         """
-        await self._work.turn(metadata_calls=1)
+        await self._work.checkpoint(metadata_calls=1)
         try:
             metadata = (await self._store.read_ledger(LedgerId(ledger), latest=True)).value
             registered = frozenset(await self._store.bookies())
@@ -107,7 +107,9 @@ class Comparison:
         found: _Found,
     ) -> None:
         places = [(entry, _holders(metadata, entry) & registered) for entry in entries]
-        await self._work.turn(network_bytes=self._bytes * sum(len(each) for _, each in places))
+        await self._work.checkpoint(
+            network_bytes=self._bytes * sum(len(each) for _, each in places)
+        )
         asked = [
             (entry, bookie, self._pool.read(bookie, metadata.ledger_id, entry, None))
             for entry, bookies in places

@@ -101,13 +101,13 @@ class _Disk:
         unnamed: list[tuple[int, int]] = []
         offset, done = 0, False
         while not done:
-            await self._work.turn(disk_bytes=SCRUB_STEP_BYTES)
+            await self._work.checkpoint(disk_bytes=SCRUB_STEP_BYTES)
             call = messages.ScrubSegment(segment=segment, offset=offset)
             found = await ask(self._disk, call, messages.Scrubbed)
             split = found.regions * messages.REGION_ITEM.size
             regions += messages.REGION_ITEM.iter_unpack(found.payload[:split])
             unnamed += messages.ENTRY_ITEM.iter_unpack(found.payload[split:])
-            self._work.did(size=found.read_bytes)
+            self._work.add_progress(size=found.read_bytes)
             offset, done = found.offset, found.done
         if regions:
             log.error("segment %d of disk %s: %d bad parts", segment, self._name, len(regions))

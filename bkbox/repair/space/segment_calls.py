@@ -12,7 +12,7 @@ from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.messages import Message
 from bkbox.jobs.context import JobContext
 
-SURVEY_STEP_BYTES = 256 << 10
+SCAN_STEP_BYTES = 256 << 10
 """Approximate bytes of the index that one step of a survey reads."""
 
 REGIONS_MAX = 4_096
@@ -45,9 +45,9 @@ async def survey(
     payload = b"".join(messages.REGION_ITEM.pack(*region) for region in regions)
     begin = True
     while True:
-        await work.turn(disk_bytes=SURVEY_STEP_BYTES)
-        call = messages.SurveyIndex(begin=begin, payload=payload if begin else b"")
-        reply = await ask(disk, call, messages.Surveyed)
+        await work.checkpoint(disk_bytes=SCAN_STEP_BYTES)
+        call = messages.ScanIndex(begin=begin, payload=payload if begin else b"")
+        reply = await ask(disk, call, messages.IndexScanned)
         found += messages.ENTRY_ITEM.iter_unpack(reply.payload)
         if reply.done:
             return found
@@ -58,7 +58,7 @@ async def store_all(work: JobContext, disk: AsyncChannel) -> None:
     """Have the worker take a checkpoint that covers everything written so far."""
     begin = True
     while not (await ask(disk, messages.StoreAll(begin=begin), messages.Stored)).done:
-        await work.turn()
+        await work.checkpoint()
         await asyncio.sleep(WAIT_S)
         begin = False
 

@@ -39,7 +39,7 @@ class Sync:
 
 
 @struct
-class Checkpointing:
+class PendingCheckpoint:
     """A checkpoint that was begun."""
 
     sync: Sync | None

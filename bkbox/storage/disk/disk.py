@@ -51,14 +51,14 @@ from bkbox.errors import (
 )
 from bkbox.storage.disk import dirty_marker
 from bkbox.storage.disk.checkpoint import Checkpoint
-from bkbox.storage.disk.checkpointing import Checkpointing, Checkpoints, Sync
+from bkbox.storage.disk.checkpointing import Checkpoints, PendingCheckpoint, Sync
 from bkbox.storage.disk.format_disk import OpenIndex, open_level_store
 from bkbox.storage.disk.identity import DiskIdentity, read_identity
 from bkbox.storage.disk.rebuild import set_aside
 from bkbox.storage.disk.replay import LogReplay, LogReplayer, Witnesses
 from bkbox.storage.entries.entry_log import EntryLog, Part
 from bkbox.storage.entries.entry_reader import Fetch, Range
-from bkbox.storage.entries.journal_replay import Reapply
+from bkbox.storage.entries.journal_replay import JournalReplay
 from bkbox.storage.entries.readahead import ReadAhead
 from bkbox.storage.files import Files, Space
 from bkbox.storage.index.index import LedgerIndex
@@ -246,7 +246,7 @@ class DiskStore:
                 found.lost.append(not_written)
             journal_records = 0
             if self._journal is not None and journal_first is not None and journaled:
-                reapply = Reapply(self.log, self.index)
+                reapply = JournalReplay(self.log, self.index)
                 found.lost += self._journal.replay(journal_first, reapply, tail)
                 reapply.flush()
                 journal_records = reapply.records
@@ -535,7 +535,7 @@ class DiskStore:
         """True if enough was written since the last checkpoint; a checkpoint belongs between two appends."""
         return self._checkpoints.is_due(self.index)
 
-    def begin_checkpoint(self) -> Checkpointing:
+    def begin_checkpoint(self) -> PendingCheckpoint:
         """Begin a checkpoint of everything appended so far. If it has a ``sync``, run and end that first like any
         other; then ``run`` the checkpoint and end it. One at a time. No sync may be in flight, and nothing hidden: a
         start would not replay it.
@@ -554,10 +554,10 @@ class DiskStore:
         index, write_frozen = self.index, self._checkpoints.write_frozen
         write = partial(write_frozen, index)
         if self._journal_in_use is not None:
-            return Checkpointing(None, self.log.begin_sync(), write, checkpoint)
-        return Checkpointing(self.begin_sync(), None, write, checkpoint)
+            return PendingCheckpoint(None, self.log.begin_sync(), write, checkpoint)
+        return PendingCheckpoint(self.begin_sync(), None, write, checkpoint)
 
-    def end_checkpoint(self, checkpointing: Checkpointing) -> None:
+    def end_checkpoint(self, checkpointing: PendingCheckpoint) -> None:
         """End a checkpoint that has run. DiskFullError: it was not taken, and will be due again. DiskFailedError."""
         with self._failing:
             if checkpointing.of_log is not None:

@@ -24,7 +24,7 @@ from bkbox.storage.files import Files, remove_flat_dir
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import INDEX_DIR, LevelStore
 from bkbox.storage.index.stored_index import Stamp
-from bkbox.storage.log.removed_segments import Retired, read_retired
+from bkbox.storage.log.removed_segments import RemovedSegments, read_retired
 from bkbox.storage.log.scan import SegmentFindings
 from bkbox.storage.log.segment import (
     ENTRY_LOG_MAGIC,
@@ -99,12 +99,12 @@ def _checkpoint_of(files: Files, disk: Path) -> Checkpoint | None:
         return None
 
 
-def _retired_of(files: Files, disk: Path) -> Retired:
+def _retired_of(files: Files, disk: Path) -> RemovedSegments:
     """The segments that were removed on purpose; if unknown, every gap counts as a loss."""
     try:
         return read_retired(files, disk)
     except DamagedError:
-        return Retired()
+        return RemovedSegments()
 
 
 class _Rebuild:

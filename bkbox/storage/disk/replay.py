@@ -77,7 +77,7 @@ class _Segment:
 
     findings: SegmentFindings
     footer: int
-    tally: LedgerCounts = field(default_factory=LedgerCounts)
+    counts: LedgerCounts = field(default_factory=LedgerCounts)
     regions: list[Region] = field(default_factory=list)
     is_short: bool = False
 
@@ -196,7 +196,7 @@ class LogReplayer:
         if self._host_crash:
             distrust_memory(self._files, path)
         segment.findings = self._indexer.read(path, self._log.name_of(number), start)
-        segment.tally = self._indexer.tally
+        segment.counts = self._indexer.counts
         segment.footer = segment.findings.footer or segment.footer
         self._found.bytes_read += max(0, segment.findings.size - start)
 
@@ -282,7 +282,7 @@ class LogReplayer:
         unnoted = [region for region in regions if (region.start, region.end) not in findings.gaps]
         can_go_on = findings.format == FORMAT and not self._is_cut_short
         if is_last and not regions and can_go_on and not findings.is_sealed:
-            self._log.continue_in(number, size, findings.size, segment.footer, segment.tally)
+            self._log.continue_in(number, size, findings.size, segment.footer, segment.counts)
             self._log.sync()
             return True
         if size < findings.file_bytes:
@@ -297,7 +297,7 @@ class LogReplayer:
                 size,
                 gaps=unnoted,
                 footer=segment.footer,
-                tally=segment.tally,
+                counts=segment.counts,
             )
         return False
 

@@ -35,7 +35,7 @@ from bkbox.storage.log.records import (
     Record,
     decode_ledger_id,
 )
-from bkbox.storage.log.removed_segments import Retired, read_retired, write_retired
+from bkbox.storage.log.removed_segments import RemovedSegments, read_retired, write_retired
 from bkbox.storage.log.segment import (
     ENTRY_LOG_MAGIC,
     RECORD_HEADER_BYTES,
@@ -70,12 +70,12 @@ Part = Record | EntryBatch
 """The unit of an append: a record, or a batch of entries."""
 
 
-def _retired(files: Files, disk: Path) -> Retired:
+def _retired(files: Files, disk: Path) -> RemovedSegments:
     try:
         return read_retired(files, disk)
     except DamagedError as error:
         log.warning("%s: segments that are missing may be taken for lost", error)
-        return Retired()
+        return RemovedSegments()
 
 
 class EntryLog:
@@ -95,7 +95,7 @@ class EntryLog:
             files, self._directory, ENTRY_LOG_MAGIC, uuid, segment_bytes_max, now_ms
         )
         self._disk = disk
-        self._tally = LedgerCounts()
+        self._counts = LedgerCounts()
         self._footer = 0
         self.retired = _retired(files, disk)
         self.reader = LogReader(files, self._log.path_of, self._log.name_of)
@@ -135,17 +135,17 @@ class EntryLog:
         self._log.require_healthy()
 
     def continue_in(
-        self, segment: int, end: int, torn_end: int, footer: int, tally: LedgerCounts
+        self, segment: int, end: int, torn_end: int, footer: int, counts: LedgerCounts
     ) -> None:
-        """Append to an existing segment, see SegmentLog; ``tally`` counts the records after its last footer."""
+        """Append to an existing segment, see SegmentLog; ``counts`` counts the records after its last footer."""
         self._log.continue_in(segment, end, torn_end)
-        self._tally = tally
+        self._counts = counts
         self._footer = footer
 
     def start_at(self, segment: int) -> None:
         """Set the segment that the next append creates."""
         self._log.start_at(segment)
-        self._tally = LedgerCounts()
+        self._counts = LedgerCounts()
         self._footer = 0
 
     # ---- writing ---------------------------------------------------------------
@@ -162,26 +162,26 @@ class EntryLog:
         """Put the entries of the last append into the index, and count them for the footer."""
         for part, (segment, offset, length) in zip(parts, locations, strict=True):
             if not isinstance(part, Record):
-                part.index(recent, self._tally, segment)
+                part.index(recent, self._counts, segment)
             elif part.kind is Kind.ENTRY:
                 ledger, entry = ENTRY_IDS.unpack_from(part.body)
                 recent.put(ledger, entry, segment, offset, length)
-                self._tally.count(ledger, 1, length)
+                self._counts.count(ledger, 1, length)
             elif part.kind in STATE_KINDS:
-                self._tally.count(decode_ledger_id(part.body), 0, 0)
+                self._counts.count(decode_ledger_id(part.body), 0, 0)
 
     def write_footer(self) -> None:
         """Append, unsynced, a footer for the records since the last one, if there are any. DiskFullError: no footer was
         written.
         """
-        items = [FOOTER_ITEM.pack(*item) for item in self._tally.items()]
+        items = [FOOTER_ITEM.pack(*item) for item in self._counts.items()]
         for start in range(0, len(items), FOOTER_LEDGERS_MAX):
             part = items[start : start + FOOTER_LEDGERS_MAX]
             body = OFFSET.pack(self._footer) + b"".join(part)
             footer = [Record(Kind.FOOTER, body)]
             [location] = self._log.append(footer, record_bytes(footer))
             self._footer = location.offset
-        self._tally.clear()
+        self._counts.clear()
 
     def seal(self) -> None:
         """Write a footer and seal the segment; the next append creates the next one."""
@@ -214,7 +214,7 @@ class EntryLog:
 
     def counts(self) -> tuple[int, dict[int, int]]:
         """Records per ledger since the last footer, and the offset of that footer, for comparison between calls."""
-        return self._footer, {ledger: entries for ledger, entries, _ in self._tally.items()}
+        return self._footer, {ledger: entries for ledger, entries, _ in self._counts.items()}
 
     def begin_sync(self) -> LogSync:
         """See SegmentLog."""
@@ -294,7 +294,7 @@ class EntryLog:
     def ledgers_of_present(self) -> dict[int, tuple[int, int]]:
         """Like ``ledgers_of``, for the segment being written. DamagedError if its footers cannot be read, DiskError."""
         total = self.read_footers(self._log.segment, self._footer)
-        for ledger, entries, size in self._tally.items():
+        for ledger, entries, size in self._counts.items():
             before = total.get(ledger, (0, 0))
             total[ledger] = before[0] + entries, before[1] + size
         return total

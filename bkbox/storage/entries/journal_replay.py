@@ -12,7 +12,7 @@ _REAPPLY_BYTES = 4 << 20
 _REAPPLY_RECORDS = 8_192
 
 
-class Reapply:
+class JournalReplay:
     """Appends journaled records to the entry log again, and indexes them."""
 
     def __init__(self, log: EntryLog, index: LedgerIndex) -> None:

@@ -24,21 +24,21 @@ class LogIndexer:
         self._before_flush = before_flush
         self.records = 0
         self.entries = 0
-        self.tally = LedgerCounts()
+        self.counts = LedgerCounts()
         """The records of the last segment after its last footer."""
 
     def read(self, path: Path, name: SegmentName, start: int) -> SegmentFindings:
         """Index one segment from ``start`` on. Raises FormatVersionError, DiskError; DamagedError for a good record
         that cannot have been written by bkbox.
         """
-        self.tally = LedgerCounts()
+        self.counts = LedgerCounts()
         scan = LogScan(name.seed, name.segment)
 
         def take(chunk: bytes, base: int, at: int, note: OnRecord) -> tuple[int, int]:
             def other(offset: int, kind: int, body: bytes) -> None:
                 note(ScannedRecord(offset, Kind(kind), body))
 
-            reached = scan.walk(chunk, base, at, self._index.finder.active, self.tally, other)
+            reached = scan.walk(chunk, base, at, self._index.finder.active, self.counts, other)
             if self._index.is_full:
                 self._before_flush()
                 self._index.flush()
@@ -46,9 +46,9 @@ class LogIndexer:
 
         def on_record(record: ScannedRecord) -> None:
             if record.kind is Kind.FOOTER:
-                self.tally.clear()  # the footer counts the records before it
+                self.counts.clear()  # the footer counts the records before it
             elif record.kind in STATE_KINDS:
-                self.tally.count(decode_ledger_id(record.body), 0, 0)
+                self.counts.count(decode_ledger_id(record.body), 0, 0)
             self._index.apply(Record(record.kind, record.body))
             self.records += 1
 

@@ -50,6 +50,6 @@ cdef class LogScan:
         Py_ssize_t base,
         Py_ssize_t start,
         Memtable recent,
-        LedgerCounts tally,
+        LedgerCounts counts,
         object other,
     ) except -1

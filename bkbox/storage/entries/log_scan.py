@@ -64,7 +64,7 @@ class LogScan:
         base: int,
         start: int,
         recent: Memtable,
-        tally: LedgerCounts,
+        counts: LedgerCounts,
         other: Callable[[int, int, bytes], None],
     ) -> int:
         """Take records from offset ``start`` of the segment on; ``chunk`` has its bytes from offset ``base`` on.
@@ -116,7 +116,7 @@ class LogScan:
                 recent.put(ledger, entry, segment, base + at, length)
                 if ledger != counted:
                     if count:
-                        tally.count(counted, count, total)
+                        counts.count(counted, count, total)
                     counted = ledger
                     count = 0
                     total = 0
@@ -131,12 +131,12 @@ class LogScan:
                 self.synced_ms = memory.i64(data, body + 16)
             else:
                 if count:
-                    tally.count(counted, count, total)
+                    counts.count(counted, count, total)
                     count = 0
                     total = 0
                 other(base + at, kind, chunk[body : body + length])
             self.records += 1
             at = body + length
         if count:
-            tally.count(counted, count, total)
+            counts.count(counted, count, total)
         return base + at

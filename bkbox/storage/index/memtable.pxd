@@ -26,7 +26,7 @@ cdef class _Ledger:
     cdef Py_ssize_t head
     cdef list pages
     cdef Py_ssize_t tail
-    cdef int room
+    cdef int free_rows
     cdef bint void
     cdef dict odd
 

@@ -56,7 +56,7 @@ class EntryLocation:
 class _Ledger:
     """Rows of one ledger: the first page of 4 rows from ``head`` on, then pages of 16."""
 
-    __slots__ = ("count", "first", "head", "last", "odd", "pages", "room", "tail", "void")
+    __slots__ = ("count", "first", "free_rows", "head", "last", "odd", "pages", "tail", "void")
 
     def __init__(self) -> None:
         self.first = self.last = -1
@@ -65,7 +65,7 @@ class _Ledger:
         self.head = 0
         self.pages: list[int] | None = None
         self.tail = 0
-        self.room = 0
+        self.free_rows = 0
         """The next row, and the number of rows left in its page."""
         self.odd: dict[int, tuple[int, int, int]] | None = None
         """Entries below the last row that have no row; (segment, offset, length) by id."""
@@ -175,7 +175,7 @@ class Memtable:
         self._current_id = ledger
 
     def _new_row(self, found: _Ledger) -> int:
-        if found.room == 0:
+        if found.free_rows == 0:
             rows = _PAGE_ROWS
             if found.count == 0:
                 rows = _FIRST_ROWS
@@ -187,11 +187,11 @@ class Memtable:
             while self._rows + rows > self._capacity:
                 self._grow()
             found.tail = self._rows
-            found.room = rows
+            found.free_rows = rows
             self._rows += rows
         row = found.tail
         found.tail += 1
-        found.room -= 1
+        found.free_rows -= 1
         return row
 
     def _grow(self) -> None:

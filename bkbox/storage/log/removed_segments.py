@@ -24,7 +24,7 @@ _FORMAT = 1
 
 
 @frozen_struct
-class Retired:
+class RemovedSegments:
     """Ranges (first, last), both included, of removed segments; ascending, with others between them."""
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -37,7 +37,7 @@ class Retired:
         """The highest removed segment, 0 if there is none."""
         return self.ranges[-1][1] if self.ranges else 0
 
-    def with_segment(self, segment: int) -> Retired:
+    def with_segment(self, segment: int) -> RemovedSegments:
         """The list with one more segment."""
         joined: list[tuple[int, int]] = []
         for first, last in sorted((*self.ranges, (segment, segment))):
@@ -45,22 +45,22 @@ class Retired:
                 joined[-1] = joined[-1][0], max(joined[-1][1], last)
             else:
                 joined.append((first, last))
-        return Retired(tuple(joined))
+        return RemovedSegments(tuple(joined))
 
 
-def read_retired(files: Files, disk: Path) -> Retired:
+def read_retired(files: Files, disk: Path) -> RemovedSegments:
     """The removed segments of a disk. Raises DamagedError, FormatVersionError, DiskError."""
     path = disk / RETIRED_NAME
     fields = read_document(files, path, _FORMAT)
     if fields is None:
-        return Retired()
+        return RemovedSegments()
     try:
-        return Retired(tuple((int(first), int(last)) for first, last in fields["segments"]))
+        return RemovedSegments(tuple((int(first), int(last)) for first, last in fields["segments"]))
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedError(f"{path}: not a list of segments") from error
 
 
-def write_retired(files: Files, disk: Path, retired: Retired) -> None:
+def write_retired(files: Files, disk: Path, retired: RemovedSegments) -> None:
     """Replace the list durably. DiskError."""
     fields = {"segments": [list(each) for each in retired.ranges]}
     write_document(files, disk / RETIRED_NAME, _FORMAT, fields)

@@ -45,7 +45,7 @@ def finish_segment(
     *,
     gaps: Sequence[Region],
     footer: int,
-    tally: LedgerCounts,
+    counts: LedgerCounts,
 ) -> None:
     """Note gaps, count the records after the last footer, at ``footer``, and seal a segment of ``size`` bytes.
 
@@ -53,7 +53,7 @@ def finish_segment(
     """
     records = [Record(Kind.GAP, GAP_BODY.pack(*gap)) for gap in gaps]
     end = size + sum(RECORD_HEADER_BYTES + len(record.body) for record in records)
-    items = [FOOTER_ITEM.pack(*item) for item in tally.items()]
+    items = [FOOTER_ITEM.pack(*item) for item in counts.items()]
     for start in range(0, len(items), FOOTER_LEDGERS_MAX):
         body = OFFSET.pack(footer) + b"".join(items[start : start + FOOTER_LEDGERS_MAX])
         records.append(Record(Kind.FOOTER, body))

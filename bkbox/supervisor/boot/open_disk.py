@@ -24,7 +24,7 @@ from bkbox.storage.files import Files
 from bkbox.storage.log.records import AckAfter
 from bkbox.supervisor.boot import phase_one
 from bkbox.supervisor.boot.witnessing import Witnessing
-from bkbox.supervisor.children.child_pool import Nursery
+from bkbox.supervisor.children.child_pool import ChildPool
 from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.disks.disks import Disk
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 async def open_disk(
-    disk: Disk, config: Config, witnessing: Witnessing, nursery: Nursery, on_message: Handler
+    disk: Disk, config: Config, witnessing: Witnessing, child_pool: ChildPool, on_message: Handler
 ) -> None:
     """Hand the disk and its lock to a worker, let it replay, classify the disk. Raises BootError and the worker's
     errors."""
@@ -42,7 +42,7 @@ async def open_disk(
         config.strict_unclean_shutdown or before.is_host_crash(run.boot_id, run.mount)
     )
     name = str(disk.path)
-    disk.child = Child(nursery.take("worker", name), name, on_message)
+    disk.child = Child(child_pool.take("worker", name), name, on_message)
     order = messages.OpenDisk(
         path=str(disk.path),
         journal=str(config.journal) if config.journal else "",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bkbox.api.admin.server import start_tcp
 from bkbox.api.admin.tcp_access import TcpAccess, door_of
-from bkbox.client.connection.handshake import Greeting
+from bkbox.client.connection.handshake import ClientHandshake
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement.topology import topology_of_files
 from bkbox.config.load import Problem, in_order
@@ -84,7 +84,10 @@ def _attempts(config: Config) -> Iterator[tuple[str, Callable[[], object]]]:
         script = None if config.topology_script is None else str(config.topology_script)
         key = "rack_map" if script is None else "topology_script"
         yield key, lambda: topology_of_files(script, config.rack_map or None)
-    yield "peers_tls", lambda: Greeting(ClientOptions(**repair_config.client_options(config)))
+    yield (
+        "peers_tls",
+        lambda: ClientHandshake(ClientOptions(**repair_config.client_options(config))),
+    )
     yield "metadata", lambda: asyncio.run(_open_metadata(config.metadata))
 
 

@@ -26,7 +26,7 @@ class ChildHandle(NamedTuple):
     control: socket.socket
 
 
-class Nursery:
+class ChildPool:
     """Started children by role and name. At its end the children that were not taken are killed.
 
     Belongs to the main thread: a child dies when the thread that started it does. ``log``: the log settings of children
@@ -37,16 +37,16 @@ class Nursery:
         self.log = log
         self._waiting: dict[tuple[str, str], ChildHandle] = {}
 
-    def begin(self, role: str, name: str) -> None:
+    def spawn(self, role: str, name: str) -> None:
         """Start a child, to be taken later."""
-        self._waiting[role, name] = self._begin(role, name)
+        self._waiting[role, name] = self._spawn(role, name)
 
     def take(self, role: str, name: str) -> ChildHandle:
         """The child that was started before, or else a new one."""
         begun = self._waiting.pop((role, name), None)
-        return begun if begun is not None else self._begin(role, name)
+        return begun if begun is not None else self._spawn(role, name)
 
-    def _begin(self, role: str, name: str) -> ChildHandle:
+    def _spawn(self, role: str, name: str) -> ChildHandle:
         """Start ``python -m bkbox.<role>``."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = child.arguments(theirs.fileno(), name, str(self.log))

@@ -26,7 +26,7 @@ from bkbox.supervisor.disks.placement_updates import free_space_message
 if TYPE_CHECKING:
     from bkbox.api.admin.disks import DrainPlan
     from bkbox.config.schema import Config
-    from bkbox.supervisor.disks.ledger_migration import Moving
+    from bkbox.supervisor.disks.ledger_migration import LedgerMigrator
     from bkbox.supervisor.disks.readonly_requests import ReadOnlyRequests
 
     class DrainingBookie(Protocol):
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         @property
         def intents(self) -> ReadOnlyRequests: ...
         @property
-        def moving(self) -> Moving: ...
+        def moving(self) -> LedgerMigrator: ...
         @property
         def takes_new_ledgers(self) -> bool: ...
 

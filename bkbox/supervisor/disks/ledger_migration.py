@@ -64,7 +64,7 @@ _ANSWER_S = 30.0
 """Time-out for a call to a worker, which then counts as gone."""
 
 
-class Moving:
+class LedgerMigrator:
     """Migrates ledgers between the disks of one bookie. ``lock`` is held during a migration, and by every caller that
     must not see a ledger between two disks."""
 

@@ -43,8 +43,8 @@ def fail_reads(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 def fill_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
     disk = rng.choice(host.disks)
-    disk.room = rng.choice((0, 100, 2000, 10000))
-    faults.later(rng.uniform(1.0, 40.0), setattr, disk, "room", None)
+    disk.free_bytes = rng.choice((0, 100, 2000, 10000))
+    faults.later(rng.uniform(1.0, 40.0), setattr, disk, "free_bytes", None)
     return True
 
 

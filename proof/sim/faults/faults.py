@@ -232,7 +232,7 @@ class Faults:
                     host.kill("to mount a disk again")
                     host.remount(disk)
                 disk.fail_syncs = disk.fail_appends = disk.fail_reads = 0
-                disk.room = None
+                disk.free_bytes = None
             for worker in host.workers.values():
                 worker.files.crash_at(0)
                 worker.slowness = 1

@@ -128,7 +128,7 @@ class SimChild:
 Make = Callable[[str], Callee]
 
 
-class SimNursery:
+class SimChildPool:
     """Replaces Nursery: makes processes of the host by role."""
 
     def __init__(self, makers: dict[str, Make]) -> None:

@@ -228,7 +228,7 @@ class Disk:
         self.fail_reads = 0
         self.good_reads = 0
         """Number of reads that succeed before those that fail."""
-        self.room: int | None = None
+        self.free_bytes: int | None = None
         self.on_failed_sync: Callable[[], None] | None = None
         """Called at the next sync that fails, once."""
 

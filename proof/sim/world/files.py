@@ -225,7 +225,7 @@ class SimFiles:
 
     def space(self, path: Path) -> Space:
         disk = self.disk_of(str(path))
-        return Space(TOTAL_BYTES // 2 if disk.room is None else disk.room, TOTAL_BYTES)
+        return Space(TOTAL_BYTES // 2 if disk.free_bytes is None else disk.free_bytes, TOTAL_BYTES)
 
 
 class _Appended:
@@ -265,13 +265,13 @@ class _Appended:
             disk.fail_appends -= 1
             part(0.5)
             raise DiskFailedError(f"write to {self._path}: an error of the disk")
-        if disk.room is not None:
+        if disk.free_bytes is not None:
             grows = max(0, offset + len(data) - len(file.data))
-            if grows > disk.room:
-                file.write(offset, data[: len(data) - (grows - disk.room)])
-                disk.room = 0
+            if grows > disk.free_bytes:
+                file.write(offset, data[: len(data) - (grows - disk.free_bytes)])
+                disk.free_bytes = 0
                 raise DiskFullError(f"write to {self._path}: no room")
-            disk.room -= grows
+            disk.free_bytes -= grows
         file.write(offset, data)
 
     def size(self) -> int:
@@ -281,8 +281,8 @@ class _Appended:
         self._files.change()
         if not self._disk.mounted:
             raise DiskFailedError(f"truncate {self._path}: the disk is gone")
-        if self._disk.room is not None:
-            self._disk.room += max(0, len(self._file.data) - size)
+        if self._disk.free_bytes is not None:
+            self._disk.free_bytes += max(0, len(self._file.data) - size)
         self._file.truncate(size)
         self._end = size
 
@@ -315,13 +315,13 @@ class _Read:
             raise DiskError(f"read {self._path}: an error of the disk")
         return bytes(self._file.data[offset : offset + length])
 
-    def read_into(self, offset: int, room: memoryview) -> int:
-        data = self.pread(offset, len(room))
-        room[: len(data)] = data
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = self.pread(offset, len(buffer))
+        buffer[: len(data)] = data
         return len(data)
 
-    def read_cached(self, offset: int, room: memoryview) -> int:
-        return self.read_into(offset, room)
+    def read_cached(self, offset: int, buffer: memoryview) -> int:
+        return self.read_into(offset, buffer)
 
     def want(self, offset: int, length: int) -> None:
         """Nothing: all is in memory."""

@@ -17,12 +17,12 @@ from bkbox.base.ids import BookieId
 from bkbox.errors import BkboxError, CookieMismatchError, DiskError, MetadataError
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.supervisor.boot import cookie_repair, cookies
-from bkbox.supervisor.children.child_pool import Nursery
+from bkbox.supervisor.children.child_pool import ChildPool
 from bkbox.supervisor.disks.disk_inspection import stamp
 from bkbox.supervisor.supervisor import Supervisor
 from proof.checks.observer import Observer
 from proof.sim.world.background_jobs import BackgroundJobs
-from proof.sim.world.child import SimNursery
+from proof.sim.world.child import SimChildPool
 from proof.sim.world.disk import Disk as DiskFiles
 from proof.sim.world.files import KILLED_IN_WRITE, FaultTrigger, SimFiles
 from proof.sim.world.frontend import (
@@ -89,7 +89,7 @@ class Host:
         cluster: Cluster,
         plan: HostPlan,
         machine: Process,
-        make_supervisor: Callable[[Host, SimFiles, Nursery], Supervisor],
+        make_supervisor: Callable[[Host, SimFiles, ChildPool], Supervisor],
     ) -> None:
         self.cluster = cluster
         self.plan = plan
@@ -183,8 +183,10 @@ class Host:
         files = self.files(process)
         files.crash_at(self.crash_next_start)
         self.crash_next_start = 0
-        nursery = SimNursery({"worker": self._make_worker, "frontend": self._make_frontend})
-        self.supervisor = supervisor = self._make_supervisor(self, files, cast(Nursery, nursery))
+        child_pool = SimChildPool({"worker": self._make_worker, "frontend": self._make_frontend})
+        self.supervisor = supervisor = self._make_supervisor(
+            self, files, cast(ChildPool, child_pool)
+        )
         mismatch = False
         try:
             self.left_clean = await supervisor.run() == 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 class SimJobContext:
     """Implements ``JobContext``."""
 
-    async def turn(
+    async def checkpoint(
         self,
         *,
         pieces: int = 1,
@@ -24,7 +24,7 @@ class SimJobContext:
     ) -> None:
         pass
 
-    def did(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
+    def add_progress(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
         pass
 
     def count(self, what: str, amount: int = 1) -> None:

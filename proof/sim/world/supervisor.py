@@ -18,7 +18,7 @@ from bkbox.repair.limbo.limbo_repair import LimboRepair
 from bkbox.storage.disk.dirty_marker import Incarnation
 from bkbox.storage.log.records import AckAfter
 from bkbox.supervisor.boot.startup_resources import StartupResources
-from bkbox.supervisor.children.child_pool import Nursery
+from bkbox.supervisor.children.child_pool import ChildPool
 from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.children.restart_policy import ChildSupervisor
 from bkbox.supervisor.disks.disks import Disk
@@ -111,8 +111,8 @@ class _NoStalls(Progress):
 class SimSupervisor(Supervisor):
     """The real supervisor; sockets and descriptors are replaced by objects."""
 
-    def __init__(self, host: Host, files: SimFiles, nursery: Nursery) -> None:
-        super().__init__(host.config, files, nursery, self._ready)
+    def __init__(self, host: Host, files: SimFiles, child_pool: ChildPool) -> None:
+        super().__init__(host.config, files, child_pool, self._ready)
         self._host = host
         self.progress = _NoStalls(self)
         rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
@@ -162,7 +162,7 @@ class SimSupervisor(Supervisor):
 
     async def _start_frontend(self, base: StartupResources) -> None:
         usable = [disk for disk in self.disks if disk.usable]
-        begun: Any = self.nursery.take("frontend", self.config.bookie_id)
+        begun: Any = self.child_pool.take("frontend", self.config.bookie_id)
         self.frontend = cast(Child, SimChild(begun, self.listen))
         for disk in usable:
             self._link(disk)

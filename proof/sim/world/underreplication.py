@@ -28,7 +28,7 @@ Way = Callable[[], Awaitable[None]]
 """The delay of one way to the store or back; raises MetadataUnavailableError."""
 
 
-class Held:
+class HeldLock:
     """A lock or a vote. ``name``: given by its holder; ``lost``: the session has ended."""
 
     def __init__(self, process: Process, name: str) -> None:
@@ -47,8 +47,8 @@ class Marks:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.marks: dict[int, Mark] = {}
-        self.locks: dict[int, Held] = {}
-        self.votes: list[Held] = []
+        self.locks: dict[int, HeldLock] = {}
+        self.votes: list[HeldLock] = []
         self.delay: RecoveryDelay | None = None
         self.enabled = True
         self.full_check_ms: int | None = None
@@ -60,12 +60,12 @@ class Marks:
         self._words += 1
         return self._words
 
-    def lock(self, ledger: int) -> Held | None:
+    def lock(self, ledger: int) -> HeldLock | None:
         """The live lock of a ledger."""
         held = self.locks.get(ledger)
         return held if held is not None and held.is_live else None
 
-    def elected(self) -> Held | None:
+    def elected(self) -> HeldLock | None:
         self.votes = [vote for vote in self.votes if vote.is_live]
         return self.votes[0] if self.votes else None
 
@@ -117,7 +117,7 @@ class SimUnderReplication(UnderReplication):
         await self._way()
         if self._marks.lock(ledger) is not None:
             return None
-        held = self._marks.locks[ledger] = Held(self._process, holder or "")
+        held = self._marks.locks[ledger] = HeldLock(self._process, holder or "")
         try:
             await self._way()
         except MetadataUnavailableError:
@@ -156,7 +156,7 @@ class SimUnderReplication(UnderReplication):
     # ---- the auditor ------------------------------------------------------------------------
 
     def candidacy(self, name: str) -> Candidacy:
-        return SimCandidacy(self._marks, Held(self._process, name), self._way)
+        return SimCandidacy(self._marks, HeldLock(self._process, name), self._way)
 
     async def auditor(self) -> str | None:
         await self._way()
@@ -197,7 +197,7 @@ class SimUnderReplication(UnderReplication):
 class SimCandidacy(Candidacy):
     """A vote; cast again once its session has ended."""
 
-    def __init__(self, marks: Marks, vote: Held, way: Way) -> None:
+    def __init__(self, marks: Marks, vote: HeldLock, way: Way) -> None:
         self._marks = marks
         self._vote = vote
         self._way = way
@@ -205,7 +205,7 @@ class SimCandidacy(Candidacy):
     async def is_elected(self) -> bool:
         await self._way()
         if not self._vote.is_live:
-            self._vote = Held(self._vote.process, self._vote.name)
+            self._vote = HeldLock(self._vote.process, self._vote.name)
         if self._vote not in self._marks.votes:
             self._marks.votes.append(self._vote)
         return self._marks.elected() is self._vote

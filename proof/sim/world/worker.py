@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError, IndexDamagedError
 from bkbox.ipc import messages
 from bkbox.ipc.frame_spans import segments
@@ -122,7 +122,7 @@ class SimFrontLink:
         self._number = 0
         self._slot = memoryview(bytearray(_SLOT_BYTES))
         self._full: list[bytes] = []
-        self._writer = AnswerWriter(self._more)
+        self._writer = ResponseWriter(self._more)
 
     def _more(self, used: int) -> memoryview:
         if used:
@@ -146,14 +146,14 @@ class SimFrontLink:
             start = end
         return group
 
-    def answers(self, group: RequestGroup) -> AnswerWriter:
+    def answers(self, group: RequestGroup) -> ResponseWriter:
         return self._writer
 
     def done(self, group: RequestGroup, *, read_only: bool) -> None:
         self.lane.writable = not read_only
         self.flush()
 
-    def polled(self) -> AnswerWriter:
+    def polled(self) -> ResponseWriter:
         return self._writer
 
     def flush(self) -> None:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.bookie.bookie import Bookie, CommitGroup
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.ipc import messages
 from bkbox.ipc.channel import raise_refusal
 from bkbox.ipc.frame_spans import segments as parts_of
@@ -488,14 +488,14 @@ class Miniature:
         return disk.bookie.begin(memoryview(data), [(7, len(frames), 0, len(data))])
 
     def _end(self, disk: LocalDisk, work: CommitGroup) -> list[bytes]:
-        def end(bookie: Bookie, out: AnswerWriter) -> None:
+        def end(bookie: Bookie, out: ResponseWriter) -> None:
             bookie.settle(work)
             bookie.end(work, out)
 
         return self._answers(disk, end)
 
     def _answers(
-        self, disk: LocalDisk, step: Callable[[Bookie, AnswerWriter], None]
+        self, disk: LocalDisk, step: Callable[[Bookie, ResponseWriter], None]
     ) -> list[bytes]:
         slots: list[tuple[memoryview, int]] = []
 
@@ -506,7 +506,7 @@ class Miniature:
             return slots[-1][0]
 
         assert disk.bookie is not None
-        writer = AnswerWriter(more)
+        writer = ResponseWriter(more)
         step(disk.bookie, writer)
         if slots:
             slots[-1] = slots[-1][0], writer.finish()

@@ -267,7 +267,7 @@ def test_who_takes_too_long_and_who_says_too_much(tmp_path: Path) -> None:
 def test_many_at_the_door_make_the_oldest_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door_module, "VISITORS_MAX", 10)
+    monkeypatch.setattr(door_module, "UNAUTHENTICATED_MAX", 10)
 
     def story(bookie: InProcessBookie) -> None:
         with Visitor(bookie.port) as inside:

@@ -35,7 +35,7 @@ class Guest:
     until_s = 0.0
     host = ""
 
-    def __init__(self, sock: Sock, peer: str, _admittance: AccessPolicy, _refused: object) -> None:
+    def __init__(self, sock: Sock, peer: str, _policy: AccessPolicy, _refused: object) -> None:
         self.sock = sock
         self.peer = peer
         self.steps = 0
@@ -143,7 +143,7 @@ def test_nobody_goes_for_what_the_front_end_had_no_time_for(scene: Scene) -> Non
 
 
 def test_too_many_make_the_oldest_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_module, "VISITORS_MAX", 2)
+    monkeypatch.setattr(door_module, "UNAUTHENTICATED_MAX", 2)
     for name in "abc":
         scene.receive(name)
     assert scene.gone == ["a"]

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from bkbox.base.limits import CONNECTION_UNSENT_BYTES_MAX
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.frontend.loop.connection import (
     SLOW_FRAMES_BESIDE_MAX,
     SLOW_FRAMES_MAX,
@@ -291,7 +291,7 @@ def test_a_read_costs_what_its_answer_had(bench: Bench) -> None:
 
 def test_answers_of_a_turn_are_one_write(bench: Bench) -> None:
     slot = memoryview(bytearray(1000))
-    writer = AnswerWriter(lambda _used: slot)
+    writer = ResponseWriter(lambda _used: slot)
     for connection, data in ((1, b"one"), (2, b"gone"), (1, b"two")):
         writer.put(connection, data, 1)
     streams: dict[int, Connection] = {1: bench.client}
@@ -368,7 +368,7 @@ def test_large_frames_one_after_the_other_do_not_mix(bench: Bench) -> None:
         assert bench.common.held == 0
 
 
-class Ending:
+class ForceClosePlan:
     """TLS whose end was read together with the last request."""
 
     pending = True
@@ -384,7 +384,7 @@ class Ending:
 
 
 def test_an_end_that_is_seen_only_when_it_goes_on_ends_that_connection_alone(bench: Bench) -> None:
-    bench.client.begin_with(raw.add_frame(UNKNOWN, 0, b"x"), Ending())
+    bench.client.begin_with(raw.add_frame(UNKNOWN, 0, b"x"), ForceClosePlan())
     bench.settle()
     assert len(bench.client.slow) == 1
     assert isinstance(bench.client.error, EOFError)

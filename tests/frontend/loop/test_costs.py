@@ -67,10 +67,10 @@ def test_copies_of_each_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     copied = 0
     real = memory.copy
 
-    def copy(room: memory.Room, at: int, data: memory.Data, start: int, end: int) -> None:
+    def copy(read_buffer: memory.Room, at: int, data: memory.Data, start: int, end: int) -> None:
         nonlocal copied
         copied += end - start
-        real(room, at, data, start, end)
+        real(read_buffer, at, data, start, end)
 
     async def told() -> None:
         nonlocal copied

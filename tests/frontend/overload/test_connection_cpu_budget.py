@@ -12,7 +12,7 @@ class Scene:
         self.now_s = 100.0
         self.others_work = True
         self.cpu_s = 0.0
-        self.newcomers = ConnectionCpuBudget(
+        self.cpu_budget = ConnectionCpuBudget(
             lambda: self.now_s, lambda: self.cpu_s, lambda: self.others_work
         )
 
@@ -20,14 +20,14 @@ class Scene:
         """Newcomers come as often as they may; how much of the time they took."""
         until_s, took_s = self.now_s + seconds, 0.0
         while self.now_s < until_s:
-            throttle_s = self.newcomers.throttle_s()
+            throttle_s = self.cpu_budget.throttle_s()
             if throttle_s:
                 self.now_s += throttle_s
             else:
-                began_s = self.newcomers.cpu_s()
+                began_s = self.cpu_budget.cpu_s()
                 self.now_s += 2 * each_s  # half of the time somebody else has the processor
                 self.cpu_s += each_s
-                self.newcomers.charge(began_s)
+                self.cpu_budget.charge(began_s)
                 took_s += each_s
         return took_s
 
@@ -52,4 +52,4 @@ def test_nobody_rests_where_nobody_is_held_up() -> None:
     scene.others_work = False
     assert scene.flood(10.0, 0.001) == pytest.approx(5.0, rel=0.01)
     scene.others_work = True
-    assert scene.newcomers.throttle_s() == 0.0, "what they took while nobody worked does not count"
+    assert scene.cpu_budget.throttle_s() == 0.0, "what they took while nobody worked does not count"

@@ -27,12 +27,12 @@ class Connection:
 
 
 class Scene:
-    def __init__(self, patience: ConnectionTimeouts = PATIENCE) -> None:
+    def __init__(self, timeouts: ConnectionTimeouts = PATIENCE) -> None:
         self.now = 0.0
         self.connections: list[Connection] = []
         self.ended: list[tuple[float, Connection, str]] = []
         self.deadlines = TimeoutSettings(lambda: self.connections, self._end, lambda: self.now)
-        self.deadlines.patience = patience
+        self.deadlines.timeouts = timeouts
 
     def _end(self, connection: Connection, reason: str) -> None:
         self.ended.append((self.now, connection, reason))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from bkbox.base.limits import LONG_POLL_MS_MAX
 from bkbox.bookie.bookie import Bookie
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import BootError, DiskError
 from bkbox.ipc.frame_spans import FrameSpan, segments
 from bkbox.storage.disk.checkpoint import Checkpoint, write_checkpoint
@@ -270,7 +270,7 @@ def carried_out(bookie: Bookie, area: memoryview, segment: FrameSpan) -> list[by
         taken.append((_SLOTS[len(taken)], 0))
         return taken[-1][0]
 
-    writer = AnswerWriter(more)
+    writer = ResponseWriter(more)
     answer_group(bookie, area, [segment], writer)
     if taken:
         taken[-1] = taken[-1][0], writer.finish()

@@ -245,7 +245,7 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
     except ValueError as error:
         return str(error)  # the front-end passes on whole frames only
     slot = memoryview(bytearray(64 + 64 * len(data)))
-    writer = kernel.response_writer.AnswerWriter(lambda _used: slot)
+    writer = kernel.response_writer.ResponseWriter(lambda _used: slot)
     batch.serve(writer)
     adds.answer(writer, 0, 0, lambda _number: b"")
     return slow, _records(adds), reads, bytes(slot[: writer.used]), adds.recovered

@@ -7,7 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
-from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import EncodingError, FrameError
 from bkbox.frontend.overload.overload_responses import without_entries
 from bkbox.ipc.frame_spans import segments
@@ -40,15 +40,15 @@ class _ColdFile:
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
 
-    def read_into(self, offset: int, room: memoryview) -> int:
-        self._warm(offset, len(room))
-        return self._file.read_into(offset, room)
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        self._warm(offset, len(buffer))
+        return self._file.read_into(offset, buffer)
 
-    def read_cached(self, offset: int, room: memoryview) -> int:
-        for page in range(offset // _PAGE, (offset + len(room) - 1) // _PAGE + 1):
+    def read_cached(self, offset: int, buffer: memoryview) -> int:
+        for page in range(offset // _PAGE, (offset + len(buffer) - 1) // _PAGE + 1):
             if page in self._cold:
-                return max(0, min(page * _PAGE - offset, self._file.read_cached(offset, room)))
-        return self._file.read_cached(offset, room)
+                return max(0, min(page * _PAGE - offset, self._file.read_cached(offset, buffer)))
+        return self._file.read_cached(offset, buffer)
 
     def _warm(self, offset: int, length: int) -> None:
         self._cold.difference_update(range(offset // _PAGE, (offset + length) // _PAGE + 1))
@@ -105,7 +105,7 @@ def _fill(bookie: Bookie) -> None:
     work = bookie.begin(area, [(7, len(frames), 0, len(area))])
     bookie.store.sync()
     bookie.settle(work)
-    bookie.end(work, AnswerWriter(lambda _used: _SLOTS[0]))
+    bookie.end(work, ResponseWriter(lambda _used: _SLOTS[0]))
 
 
 _FILLED = _filled()
@@ -143,7 +143,7 @@ def _served(
         used.append(0)
         return _SLOTS[len(used) - 1]
 
-    writer = AnswerWriter(more)
+    writer = ResponseWriter(more)
     work = bookie.begin(area, [(7, len(requests), 0, len(area))])
     assert not work.waits, "reads wait for no sync"
     if bookie.has_reads(work):

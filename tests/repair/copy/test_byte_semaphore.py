@@ -25,15 +25,15 @@ async def soon(*tasks: asyncio.Task[None]) -> list[bool]:
 def test_room_is_had_in_the_order_of_asking() -> None:
     async def test() -> None:
         window = ByteWindow(10)
-        await window.take(6)
-        large = asyncio.ensure_future(window.take(8))
-        small = asyncio.ensure_future(window.take(1))
+        await window.acquire(6)
+        large = asyncio.ensure_future(window.acquire(8))
+        small = asyncio.ensure_future(window.acquire(1))
         assert await soon(large, small) == [False, False], "the small one does not overtake"
-        window.give(6)
+        window.release(6)
         assert await soon(large, small) == [True, True]
-        huge = asyncio.ensure_future(window.take(1_000))
+        huge = asyncio.ensure_future(window.acquire(1_000))
         assert await soon(huge) == [False]
-        window.give(9)
+        window.release(9)
         assert await soon(huge) == [True], "what is larger than all passes alone"
 
     in_loop(test())
@@ -42,10 +42,10 @@ def test_room_is_had_in_the_order_of_asking() -> None:
 def test_less_may_be_on_its_way_than_there_is_room_for() -> None:
     async def test() -> None:
         window = ByteWindow(10)
-        await window.take(2)
-        slow = asyncio.ensure_future(window.take(2, 3))
+        await window.acquire(2)
+        slow = asyncio.ensure_future(window.acquire(2, 3))
         assert await soon(slow) == [False]
-        window.give(2)
+        window.release(2)
         assert await soon(slow) == [True]
 
     in_loop(test())
@@ -58,20 +58,20 @@ def test_who_is_cancelled_leaves_no_trace(given_first: bool) -> None:
 
     async def test() -> None:
         window = ByteWindow(10)
-        await window.take(10)
-        waits = asyncio.ensure_future(window.take(5))
-        next_one = asyncio.ensure_future(window.take(7))
+        await window.acquire(10)
+        waits = asyncio.ensure_future(window.acquire(5))
+        next_one = asyncio.ensure_future(window.acquire(7))
         assert await soon(waits, next_one) == [False, False]
         if given_first:
-            window.give(10)
+            window.release(10)
             waits.cancel()
         else:
             waits.cancel()
-            window.give(10)
+            window.release(10)
         with pytest.raises(asyncio.CancelledError):
             await waits
         assert await soon(next_one) == [True]
-        window.give(7)
-        await window.take(10)
+        window.release(7)
+        await window.acquire(10)
 
     in_loop(test())

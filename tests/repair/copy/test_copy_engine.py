@@ -119,7 +119,7 @@ def copy(
                 ME, cast(Any, pool), metadata, [missing], work, window, run_entries
             )
         finally:
-            await asyncio.wait_for(window.take(10_000), 5)  # all room is given back
+            await asyncio.wait_for(window.acquire(10_000), 5)  # all room is given back
 
     return asyncio.run(go())
 

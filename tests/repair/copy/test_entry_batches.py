@@ -82,9 +82,9 @@ class SlowWork(FreeWork):
         super().__init__()
         self._given = given
 
-    async def turn(self, *, pieces: int = 1, **costs: int) -> int:
+    async def checkpoint(self, *, pieces: int = 1, **costs: int) -> int:
         given = min(pieces, self._given)
-        await super().turn(**{name: cost * given // pieces for name, cost in costs.items()})
+        await super().checkpoint(**{name: cost * given // pieces for name, cost in costs.items()})
         return given
 
     def allowance(self) -> int | None:

@@ -253,13 +253,13 @@ def test_what_somebody_else_has_changed_meanwhile_stays(scene: Scene) -> None:
             self._our, self._ledger = our, ledger
             self.changed = 0
 
-        async def turn(self, **costs: int) -> int:
+        async def checkpoint(self, **costs: int) -> int:
             if costs.get("network_bytes") and not self.changed:
                 self.changed += 1
                 found = await self._our.store.read_ledger(self._ledger)
                 theirs = replace(found.value, custom=(("meanwhile", b"1"),))
                 await self._our.store.write_ledger(theirs, found.version)
-            return await super().turn(**costs)
+            return await super().checkpoint(**costs)
 
     async def scenario(our: Hands, a: BookieProcess, *_: BookieProcess) -> None:
         ledger = await our.closed(30, 2, 2, 2)

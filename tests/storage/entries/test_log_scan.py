@@ -33,16 +33,16 @@ def packed(records: list[Record], start: int = START) -> bytes:
 
 class Walked:
     def __init__(self, data: bytes, *, base: int = START, start: int = START) -> None:
-        self.recent, self.tally = Memtable(), LedgerCounts()
+        self.recent, self.counts = Memtable(), LedgerCounts()
         self.scan = LogScan(SEED, SEGMENT)
         self.others: list[tuple[int, int, bytes]] = []
         self.end = self.walk(data, base, start)
 
     def walk(self, data: bytes, base: int, start: int) -> int:
-        return self.scan.walk(data, base, start, self.recent, self.tally, self._other)
+        return self.scan.walk(data, base, start, self.recent, self.counts, self._other)
 
     def _other(self, offset: int, kind: int, body: bytes) -> None:
-        counted = list(self.tally.items())
+        counted = list(self.counts.items())
         assert [n for _, n, _ in counted] == ([self.scan.entries] if self.scan.entries else [])
         self.others.append((offset, kind, body))
 
@@ -61,7 +61,7 @@ def test_entries_are_put_and_counted() -> None:
     walked = Walked(data)
     assert walked.end == START + len(data)
     assert (walked.scan.records, walked.scan.entries, walked.scan.bound) == (5, 4, 120)
-    assert list(walked.tally.items()) == [(1, 3, 120), (2, 1, 100)]
+    assert list(walked.counts.items()) == [(1, 3, 120), (2, 1, 100)]
     place = EntryLocation()
     assert walked.recent.find(2, 0, place)
     assert (place.segment, place.offset, place.length) == (SEGMENT, 64 + 2 * 56 + 24, 100)
@@ -82,7 +82,7 @@ def test_a_chunk_may_end_anywhere(cut: int, before: int) -> None:
     end = walked.walk(data[stopped:], walked.end, walked.end)
     assert end == START + len(data)
     assert (walked.scan.entries, walked.scan.bound) == (4, 120)
-    assert list(walked.tally.items()) == [(1, 3, 120), (2, 1, 100)]
+    assert list(walked.counts.items()) == [(1, 3, 120), (2, 1, 100)]
 
 
 @pytest.mark.parametrize("bit", range(8))
@@ -112,7 +112,7 @@ def test_other_kinds_are_handed_on(record: Record) -> None:
     walked = Walked(data)
     assert walked.others == [(START + 56, int(record.kind), record.body)]
     assert (walked.end, walked.scan.records) == (START + len(data), 3)
-    assert list(walked.tally.items()) == [(1, 2, 80)]
+    assert list(walked.counts.items()) == [(1, 2, 80)]
 
 
 @pytest.mark.parametrize("record", [Record(Kind.ENTRY, bytes(15)), entry(-1, 0), entry(1, -1)])

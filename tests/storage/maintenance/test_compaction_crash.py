@@ -88,9 +88,9 @@ def empty_and_forget(store: DiskStore) -> None:
     store.forget(5)
 
 
-Ending = Callable[[Host], object]
+ForceClosePlan = Callable[[Host], object]
 
-ENDINGS: dict[str, Ending] = {
+ENDINGS: dict[str, ForceClosePlan] = {
     "process": lambda host: host.kill(),
     "host": lambda host: host.lose(index_reached_the_disk=True),
     "host and index": lambda host: host.lose(index_reached_the_disk=False),

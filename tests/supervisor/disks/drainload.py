@@ -15,7 +15,7 @@ NO_SUCH = {ENOENTRY, ENOLEDGER}
 
 
 @dataclass
-class Told:
+class FailedOperation:
     """What is known of a ledger: the next entry, those acknowledged, whether a fence was acknowledged."""
 
     next_entry: int = 0
@@ -30,7 +30,7 @@ class Load:
     def __init__(self, port: int, ledgers: int, *, pause_s: float = 0.0) -> None:
         self.port = port
         self._pause_s = pause_s
-        self.ledgers = {ledger: Told() for ledger in range(1, ledgers + 1)}
+        self.ledgers = {ledger: FailedOperation() for ledger in range(1, ledgers + 1)}
         self.lies: list[str] = []
         self.adds = 0
         self.longest_s = 0.0
@@ -73,7 +73,7 @@ class Load:
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
                 time.sleep(self._pause_s)
 
-    def _add(self, client: RawClient3, ledger: int, entry: int, told: Told) -> bool:
+    def _add(self, client: RawClient3, ledger: int, entry: int, told: FailedOperation) -> bool:
         if told.fenced:
             status = client.add3(ledger, entry, payload_of(ledger, entry))
             if status == EOK:

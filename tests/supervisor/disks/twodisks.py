@@ -19,7 +19,7 @@ from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.log.records import AckAfter
 from bkbox.supervisor.disks.disks import Disk
-from bkbox.supervisor.disks.ledger_migration import Moving
+from bkbox.supervisor.disks.ledger_migration import LedgerMigrator
 from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.ledger_migration import LedgerMigrations
 from tests.bookie.bench import IDENTITY, Clock, add3, ask3, bookie_of, read3, write_lac3
@@ -169,7 +169,7 @@ class Pair:
         self.target = Side(2, folder / "2", ack_after)
         self.sides = [self.source, self.target]
         self.front = Front(self.source.uuid)
-        self.moving = Moving(lambda: self.front)  # type: ignore[arg-type, return-value]
+        self.moving = LedgerMigrator(lambda: self.front)  # type: ignore[arg-type, return-value]
         self.promised = Promised()
         self.may_be_fenced = False
         """A fence was requested: without a response it may be durable all the same."""

@@ -191,15 +191,17 @@ def mark_for(
     because a recovery keeps its ensemble changes in memory: it may have written entries back to this bookie and
     publishes that only when it closes. The same holds for a replication worker, which copies a fragment first and
     changes the metadata then: an under-replicated ledger is put into limbo too. Java's ``recoverBookieData`` copies
-    without a mark: a closed ledger of which a copy is recorded here is put into limbo, until the metadata names this
-    bookie or the copy is collected. A ledger that does not name it and is OPEN has not been fenced by any client (a
-    recovery leaves OPEN before it fences, and OPEN never comes back), and its writer may yet bring it here: no mark.
+    without a mark, also earlier fragments of an open ledger: a ledger of which a copy is recorded here is put into
+    limbo, until the metadata names this bookie or the copy is collected. A ledger that does not name it and is OPEN
+    has not been fenced by any client (a recovery leaves OPEN before it fences, and OPEN never comes back), and its
+    writer may yet bring it here: it is not fenced.
     """
     if recorded_safely:
         return None
-    named = bookie in metadata.bookies()
-    if not named and not underreplicated and metadata.state is LedgerState.OPEN:
+    assigned = bookie in metadata.bookies() or underreplicated
+    fence = assigned or metadata.state is not LedgerState.OPEN
+    limbo = assigned or recorded or metadata.state is LedgerState.IN_RECOVERY
+    if not (fence or limbo):
         return None
     key = master_key(metadata.password) if metadata.password is not None else None
-    limbo = named or underreplicated or recorded or metadata.state is LedgerState.IN_RECOVERY
-    return Mark(metadata.ledger_id, fence=True, limbo=limbo, master_key=key)
+    return Mark(metadata.ledger_id, fence, limbo, key)

@@ -74,7 +74,7 @@ def test_the_whole_story(source: Path, temporary: Path) -> None:
         "error: cookie mismatch: bookie2/disk",
         "$ bkbox cookie repair --yes --config bookie2.toml",
         "disk replaced:",
-        "phase one: 1 ledger fenced, 1 of them in limbo, of 1 seen",
+        "phase one: 1 ledger fenced, 1 in limbo, of 1 seen",
         "answered EIO",
         "0 'no such entry'",
         "limbo is empty",

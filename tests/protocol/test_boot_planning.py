@@ -130,6 +130,17 @@ def test_an_open_ledger_of_others_is_left_alone() -> None:
     )
 
 
+@pytest.mark.parametrize(("state", "fence"), [(OPEN, False), (IN_RECOVERY, True), (CLOSED, True)])
+def test_a_copy_that_no_metadata_names_is_in_limbo(state: LedgerState, fence: bool) -> None:
+    """The writer of an open ledger may go on."""
+    metadata = in_state(state, "0:b3,b2")
+    mark = mark_for(
+        metadata, BookieId("b1"), recorded_safely=False, underreplicated=False, recorded=True
+    )
+    assert mark is not None
+    assert (mark.fence, mark.limbo) == (fence, True)
+
+
 @pytest.mark.parametrize("state", [OPEN, IN_RECOVERY, CLOSED])
 def test_what_a_replication_worker_may_have_copied_here_is_in_limbo(state: LedgerState) -> None:
     """Its metadata will name this bookie only after the copying."""

@@ -184,7 +184,7 @@ def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
     done = bookie.phase_one
     if done.ledgers_seen:
         reasons.append(
-            f"phase one: {counted(done.fenced, 'ledger')} fenced, {done.limbo} of them in limbo, of "
+            f"phase one: {counted(done.fenced, 'ledger')} fenced, {done.limbo} in limbo, of "
             f"{done.ledgers_seen} seen"
         )
     return tuple(reasons)

@@ -114,7 +114,7 @@ async def mark_losses(
     that is ``doubtful``."""
     done = await phase_one.run(store, bookie, disks, doubtful)
     log.warning(
-        "phase one: %d ledgers fenced, %d of them in limbo, of %d seen",
+        "phase one: %d ledgers fenced, %d in limbo, of %d seen",
         done.fenced,
         done.limbo,
         done.ledgers_seen,

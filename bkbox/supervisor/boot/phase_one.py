@@ -69,7 +69,7 @@ async def run(
             continue
         disk = home or next(homes)
         waiting[disk.uuid] += _packed(mark)
-        result.fenced += 1
+        result.fenced += mark.fence
         result.limbo += mark.limbo
         if len(waiting[disk.uuid]) >= _MARKS_PER_MESSAGE * messages.MARK_ITEM.size:
             await _send(disk, waiting[disk.uuid])

@@ -36,8 +36,8 @@ def stack() -> Iterator[ExitStack]:
 def copied_and_lost(
     stack: ExitStack, tmp_path: Path, twist: str = ""
 ) -> tuple[HostedBookie, HostedBookie, Promises]:
-    """A closed ledger of another bookie, copied to one under ``write``, whose power is cut then; or whose device fails
-    while the host stays up.
+    """A ledger of another bookie, closed or (twist ``open``) with a writer in its next fragment, copied to a bookie
+    under ``write``, whose power is cut then; or whose device fails while the host stays up.
     """
     device = stack.enter_context(BlockDevice(tmp_path / "device"))
     metadata = f"sqlite:{tmp_path}/cluster.db"
@@ -51,11 +51,16 @@ def copied_and_lost(
         bookie.start_again()
     promises = Promises(target)
     assert Promises(source).add(LEDGER, range(ENTRIES)) == ENTRIES
-    closed = ledger_of(
-        LEDGER, [source.bookie_id, NOBODY], state=LedgerState.CLOSED, last_entry=ENTRIES - 1
-    )
-    size = sum(len(payload(LEDGER, each)) for each in range(ENTRIES))
-    create_ledgers(metadata, [replace(closed, length=size)])
+    if twist == "open":
+        fragments = named_fragments(source.bookie_id, NOBODY, is_open=True)
+        created = replace(ledger_of(LEDGER, [source.bookie_id, NOBODY]), fragments=fragments)
+    else:
+        closed = ledger_of(
+            LEDGER, [source.bookie_id, NOBODY], state=LedgerState.CLOSED, last_entry=ENTRIES - 1
+        )
+        size = sum(len(payload(LEDGER, each)) for each in range(ENTRIES))
+        created = replace(closed, length=size)
+    create_ledgers(metadata, [created])
     if twist == "v3":
         copy_by_version_3(promises, target)
     else:
@@ -80,7 +85,13 @@ def copy_by_version_3(promises: Promises, target: HostedBookie) -> None:
     promises.entries[LEDGER] = set(range(ENTRIES))
 
 
-@pytest.mark.parametrize("twist", ["", "v3", "two disks", "device"])
+def named_fragments(source: str, second: str, *, is_open: bool) -> tuple[Fragment, ...]:
+    first = Fragment(EntryId(0), (BookieId(source), BookieId(second)))
+    last = Fragment(EntryId(ENTRIES), (BookieId(source), BookieId(NOBODY)))
+    return (first, last) if is_open else (first,)
+
+
+@pytest.mark.parametrize("twist", ["", "v3", "two disks", "device", "open"])
 def test_a_copy_that_is_named_after_the_loss(stack: ExitStack, tmp_path: Path, twist: str) -> None:
     """Nothing is denied before or after; and once the metadata names it, repair brings it all back."""
     source, target, promises = copied_and_lost(stack, tmp_path, twist)
@@ -93,14 +104,21 @@ def test_a_copy_that_is_named_after_the_loss(stack: ExitStack, tmp_path: Path, t
     promises.kept()
     wait_for(lambda: not target.limbo, "the end of limbo", timeout=60)
     assert promises.kept(unknown_ok=False).served == ENTRIES
+    if twist == "open":
+        assert asyncio.run(state_of(target.metadata)) is LedgerState.OPEN, "its writer goes on"
+
+
+async def state_of(uri: str) -> LedgerState:
+    async with await connect(uri) as store:
+        return (await store.read_ledger(LedgerId(LEDGER))).value.state
 
 
 async def name(uri: str, source: str, target: str) -> None:
     async with await connect(uri) as store:
         found = await store.read_ledger(LedgerId(LEDGER))
-        ensemble = (BookieId(source), BookieId(target))
-        named = replace(found.value, fragments=(Fragment(EntryId(0), ensemble),))
-        await store.write_ledger(named, found.version)
+        is_open = found.value.state is LedgerState.OPEN
+        fragments = named_fragments(source, target, is_open=is_open)
+        await store.write_ledger(replace(found.value, fragments=fragments), found.version)
 
 
 def test_a_copy_that_is_never_named(stack: ExitStack, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_disk_that_may_have_lost_something_waits_for_the_one_that_is_away(
     (bookie.disks[1] / "other").unlink()
     wait_for(lambda: states(bookie) == ["in service"] * 3, "both disks to come back")
     assert set(codes(bookie).values()) == {EOK}
-    assert f"{held[0]} of them in limbo, of {len(LEDGERS)} seen" in str(
+    assert f"{held[0]} in limbo, of {len(LEDGERS)} seen" in str(
         bookie.status()["boot"]["reasons"]
     ), "what the first disk held, and nothing else"
 

@@ -76,11 +76,11 @@ def device_of(host: HostFiles, folder: Path) -> Device | None:
     number = _device_number(host, folder)
     if number is None:
         return None
-    link = host.at(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
-    if not link.exists():
+    link = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
+    if not host.has(link):
         return None
-    place = Path(os.path.realpath(link))
-    if (place / "partition").exists():
+    place = Path(os.path.realpath(host.at(link)))
+    if host.has(f"{link}/partition"):
         place = place.parent
     shown = "/" + str(place.relative_to(os.path.realpath(host.root)))
     cache = host.text(f"{shown}/queue/write_cache")

@@ -22,6 +22,10 @@ class HostFiles:
     def at(self, path: str) -> Path:
         return self.root / path.lstrip("/")
 
+    def has(self, path: str) -> bool:
+        """True if there is such a file; False also where a sandbox does not let this process look."""
+        return os.path.exists(self.at(path))
+
     def text(self, path: str) -> str | None:
         """A file's text without the space around it."""
         try:

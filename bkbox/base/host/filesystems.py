@@ -103,8 +103,8 @@ def device_name(host: HostFiles, mount: Mount) -> str:
     """The kernel's name of a file system in /sys/fs and /proc/fs: that of its device, or partition, itself
     (``dm-0``), not of the path that was mounted (``/dev/mapper/data``).
     """
-    block = host.at(f"/sys/dev/block/{mount.number}")
-    return Path(os.path.realpath(block)).name if block.exists() else Path(mount.source).name
+    block = f"/sys/dev/block/{mount.number}"
+    return Path(os.path.realpath(host.at(block)) if host.has(block) else mount.source).name
 
 
 # ---- the texts ------------------------------------------------------------------------------------------

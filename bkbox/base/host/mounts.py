@@ -45,16 +45,16 @@ def mount_identity(host: HostFiles, folder: Path) -> str:
     try:
         device = os.stat(folder).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
-        block = host.at(f"/sys/dev/block/{number}")
-        attached = host.number(f"/sys/dev/block/{number}/diskseq")
+        block = f"/sys/dev/block/{number}"
+        attached = host.number(f"{block}/diskseq")
         if attached is None:
-            attached = host.number(f"/sys/dev/block/{number}/../diskseq")  # of a partition
+            attached = host.number(f"{block}/../diskseq")  # of a partition
         where = f"device {number} attachment {attached or 0}"
-        name = Path(os.path.realpath(block)).name if block.exists() else ""
+        name = Path(os.path.realpath(host.at(block))).name if host.has(block) else ""
         for kind in _FILE_SYSTEMS if name else ():
-            superblock = host.at(f"/sys/fs/{kind}/{name}")
-            if superblock.exists():
-                return f"{kind} superblock {superblock.stat().st_ino} {where}"
+            superblock = f"/sys/fs/{kind}/{name}"
+            if host.has(superblock):
+                return f"{kind} superblock {os.stat(host.at(superblock)).st_ino} {where}"
         mount = _mount_id(folder)
         if mount is None:
             return ""

@@ -153,7 +153,7 @@ class CommitGroups:
     def _take(self) -> None:
         front = self._front
         if front is None:
-            return  # # detached in the same turn
+            return  # detached in the same turn
         try:
             group = front.take()
             if group is None:
@@ -176,7 +176,7 @@ class CommitGroups:
             if not waits:
                 self._finish(taken, None)
             else:
-                self._send(taken)  # # reads do not wait for writes
+                self._send(taken)  # reads do not wait for writes
             self._stages.record_reads(group, reads)
         except EOFError:
             self._on_lost()
@@ -281,7 +281,7 @@ class CommitGroups:
             or store.failed_reason is not None
             or self._rested_at == store.position
         ):
-            return None  # # the task in flight will call ``ended``
+            return None  # the task in flight will call ``ended``
         due = self._appended_us + (_PROVE_STATES_US if self._proves_states() else _REST_US)
         return max(0, due - self._ticks_us())
 

@@ -85,7 +85,7 @@ class ControlHandlers:
         handlers.on(messages.GetLatency, self._get_latency)
 
     def _list_ledgers(self, call: messages.ListLedgers) -> messages.Page:
-        self._groups.take()  # # a ledger that waits there to be created belongs in the list
+        self._groups.take()  # a ledger that waits there to be created belongs in the list
         self._groups.drain()
         wanted = (
             (ledger, FENCED * record.fenced | LIMBO * record.limbo | ACTIVE * record.active)
@@ -104,7 +104,7 @@ class ControlHandlers:
             before = self._bookie.ledgers.record(ledger) or LedgerRecord()
             known = before.master_key if before.master_key is not None else key if has_key else None
             after = replaced(before, master_key=known, fenced=before.fenced or bool(flags & FENCED))
-            if flags & LIMBO:  # # the metadata names it: it is not deleted
+            if flags & LIMBO:  # the metadata names it: it is not deleted
                 after = replaced(after, limbo=True, deleted_ms=0, emptied=False)
             if after != before:
                 states[ledger] = after
@@ -153,7 +153,7 @@ class ControlHandlers:
         return messages.Latency(adds=adds, p99_us=p99_us)
 
     def _get_stats(self, _call: messages.GetStats) -> messages.Stats:
-        self._watch_space()  # # a read-only bookie gets no writes, and must see freed space without one
+        self._watch_space()  # a read-only bookie gets no writes, and must see freed space without one
         space = self._store.space()
         values = {
             "ledgers": self._bookie.ledgers.total,

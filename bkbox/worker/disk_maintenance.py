@@ -158,7 +158,7 @@ class DiskMaintenance:
         try:
             with self._open_folder() as place:
                 probe(self._files, place, os.urandom(_PROBE_BYTES))
-        except DiskError as error:  # # a full disk is no reason to spend the reserve
+        except DiskError as error:  # a full disk is no reason to spend the reserve
             return messages.Probed(problem=str(error).replace(str(place), str(self._disk)))
         return messages.Probed()
 

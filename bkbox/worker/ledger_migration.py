@@ -117,7 +117,7 @@ class LedgerMigrations:
             try:
                 self._bookie.forget(ledger)
             except DiskFullError:
-                return  # # hidden from every list, and the next start tries again
+                return  # hidden from every list, and the next start tries again
         if self._arriving:
             log.warning("what had arrived of %d ledgers is forgotten", len(self._arriving))
             self._write(set(), self._leaving)
@@ -197,7 +197,7 @@ class LedgerMigrations:
         )
 
     def _leave(self, call: messages.SealExport) -> messages.LedgerInfo:
-        self._groups.take()  # # what the front-end had sent before it paused the ledger
+        self._groups.take()  # what the front-end had sent before it paused the ledger
         self._groups.drain()
         found = self._state(call.ledger)
         if found.known:

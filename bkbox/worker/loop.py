@@ -81,10 +81,10 @@ class Worker:
             while self._running:
                 for number, _events in poll_events(self._poll, self._wait_s()):
                     reader = self._readers.get(number)
-                    if reader is not None:  # # it may have gone in this turn
+                    if reader is not None:  # it may have gone in this turn
                         reader()
                     if not self._running:
-                        return  # # the disk is closed, or must not be touched any more
+                        return  # the disk is closed, or must not be touched any more
                 if self._front is not None and self._front.has_batches:
                     self._on_front()
                 disk = self._disk
@@ -171,7 +171,7 @@ class Worker:
         assert self._disk is not None
         store = self._disk.store
         log.error("this worker ends, and its index is made anew: %s", store.index_damage)
-        with suppress(DiskError):  # # the index stays as it was: the next start sees what it can
+        with suppress(DiskError):  # the index stays as it was: the next start sees what it can
             store.set_index_aside()
         self._running = False
 
@@ -209,7 +209,7 @@ class Worker:
             self._leave_disk(error)
             return
         except DiskError:
-            pass  # # nor will the disk report its free space: see below
+            pass  # nor will the disk report its free space: see below
         self._disk.bookie.watch_space(self._usage_max, self._reserve_bytes, self._usage_resume)
 
     def _look_after(self) -> None:

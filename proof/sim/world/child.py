@@ -44,7 +44,7 @@ class SimChannel:
             raise ConnectionLostError("the process at the other end of the control channel is gone")
         reply: asyncio.Future[Message | None] = self._loop.create_future()
         self._calls[reply] = None
-        message.call = 1  # # any number: each reply comes by its own way
+        message.call = 1  # any number: each reply comes by its own way
         self._callee.process.after(_WAY_S, self._take, message, reply)
         try:
             answer = await asyncio.wait_for(reply, timeout_s)

@@ -197,6 +197,7 @@ def test_help_loads_click_and_little_else() -> None:
     ours = {
         *("bkbox", "bkbox.native", "bkbox.errors"),
         *("bkbox.base", "bkbox.base.host", "bkbox.base.host.interpreter"),
+        "bkbox.base.host.streams",
         *("bkbox.cli", "bkbox.cli.main", "bkbox.cli.lib", "bkbox.cli.lib.exit_codes"),
     }
     assert {name for name in loaded if name.partition(".")[0] == "bkbox"} == ours

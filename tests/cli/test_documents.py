@@ -79,6 +79,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "maintenance off": (CONFIG,),
     "autorecovery disable": (METADATA, (*METADATA, "--dry-run")),
     "autorecovery enable": (METADATA,),
+    "autorecovery check": ((*METADATA, "--now", "--dry-run"),),
     "man": (("FOLDER/man1",),),
 }
 

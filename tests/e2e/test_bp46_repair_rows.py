@@ -126,14 +126,14 @@ def test_row_08_and_17_what_cannot_be_repaired_is_listed_and_holds_up_nothing_el
 def test_row_13_repair_keeps_its_pace_and_goes_on_where_it_was(cluster: Cluster) -> None:
     """Java has no rate limit and starts again from entry 0; here bytes are budgeted and what was copied stays."""
     entries = 60
-    first, second = cluster(2, jobs_network_bytes_per_second=8000, repair_entries_in_flight=1)
+    first, second = cluster(2, jobs_network_bytes_per_second=3000, repair_entries_in_flight=1)
     closed_ledger(1, [first, second], entries)
     lose_disk(first)
     wait_for(lambda: limbo_of(first)["entries_copied"] >= 5, "some entries to be copied")
     [repair], [frontend] = first.children("repair"), first.children("frontend")
     assert repair.nice() > frontend.nice(), "who serves clients comes first"
     copied = int(str(limbo_of(first)["entries_copied"]))
-    assert copied < entries, "the budget lets some 20 entries pass in a second"
+    assert copied < entries, "the budget lets some 8 entries pass in a second"
     repair.kill()
     wait_for(
         lambda: [child.pid for child in first.children("repair")] != [repair.pid],

@@ -104,7 +104,9 @@ class BookieProcess:
             raise AssertionError(f"bookie {self.bookie_id} is not ready: {line!r}\n{self.stderr}")
 
     def status(self) -> dict[str, Any]:
-        return json.loads(bkbox("status", "--config", str(self.config), "-o", "json").stdout)
+        """The status document. A busy machine may keep a bookie from a processor for longer than an operator waits."""
+        command = ("status", "--config", str(self.config), "-o", "json", "--timeout", "60")
+        return json.loads(bkbox(*command, timeout=70).stdout)
 
     def children(self, role: str | None = None) -> list[psutil.Process]:
         assert self.process is not None

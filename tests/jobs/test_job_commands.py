@@ -147,7 +147,7 @@ def test_a_job_that_is_stuck_says_where_and_what_to_do(tmp_path: Path) -> None:
         assert blocker["ledger"] == 7
         assert "no other bookie" in blocker["reason"]
         status = bookie.status()
-        assert [each["id"] for each in status["jobs"]["active"]] == [found["id"]]
+        assert found["id"] in [each["id"] for each in status["jobs"]["active"]]
         commands = [
             each["command"] for each in status["warnings"] if "cannot go on" in each["text"]
         ]

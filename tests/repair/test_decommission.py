@@ -180,7 +180,7 @@ def test_the_command(cluster_of_three: Cluster) -> None:
     command = ["decommission", leaver.bookie_id, "--metadata", cluster_of_three.uri]
     refused = bkbox(*command, "--dry-run", "-o", "json", check=False)
     assert refused.returncode == 4
-    assert "none is free" in refused.stderr
+    assert "none of them free" in refused.stderr
     assert [each["ledger"] for each in json.loads(refused.stdout)["problems"]] == ledgers
     (newcomer,) = cluster_of_three.start(1)
     shown = json.loads(bkbox(*command, "--dry-run", "-o", "json").stdout)

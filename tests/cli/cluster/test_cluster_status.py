@@ -79,7 +79,7 @@ def test_all_are_shown_each_as_it_is(cluster: list[BookieProcess], tmp_path: Pat
     try:
         stopped = rows(*config, *token)[two.bookie_id]
         assert stopped["report"]["total_bytes"] > 0, "its front-end still answers clients"
-        assert "timed out" in stopped["problems"][0]
+        assert "has not answered within" in stopped["problems"][0]
     finally:
         os.kill(two.process.pid, signal.SIGCONT)
 

@@ -70,6 +70,7 @@ def test_a_first_word_imports_no_command() -> None:
     assert set(done.stderr.split()) <= {
         *("bkbox.native", "bkbox.errors"),
         *("bkbox.base", "bkbox.base.host", "bkbox.base.host.interpreter"),
+        "bkbox.base.host.streams",
         *("bkbox.cli", "bkbox.cli.main", "bkbox.cli.lib", "bkbox.cli.lib.exit_codes"),
     }
 

@@ -42,9 +42,11 @@ NOT_NEEDED = {
     | CLIENT
     | LEVELDB
     | {"sqlite3", "click", "dataclasses", "bkbox.config", "bkbox.metadata"},
-    "repair": NEVER | ASYNC | CLIENT | LEVELDB | {"sqlite3", "click", "logging", "dataclasses"},
+    "repair": NEVER | LEVELDB | {"click"},
 }
-"""Per process: what has no business in it while a healthy bookie starts and nobody asks it anything."""
+"""Per process: what has no business in it while a healthy bookie starts and nobody asks it anything. The repair worker
+runs a job then: a bookie that was away compares its copies.
+"""
 
 
 @pytest.fixture

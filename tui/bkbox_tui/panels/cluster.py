@@ -41,6 +41,7 @@ class Cluster(Listing):
         self._opening = asyncio.Lock()
         self._problem = ""
         self._rows: dict[str, BookieRow] = {}
+        self._announcements: list[dict[str, str]] | str = ""
 
     def compose(self) -> ComposeResult:
         yield TextLabel(id="cluster-summary")
@@ -62,9 +63,11 @@ class Cluster(Listing):
             self.draw()
             return
         await self._open(self._source)
-        said = await _announced(self._source, set(self._rows))
-        with suppress(NoMatches):  # the screen is being removed
-            self.query_one("#announced", TextLabel).say(said)
+        try:
+            self._announcements = await self._source.announced()
+        except BkboxError as error:
+            self._announcements = f"announcements on this network are not known: {error}"
+        self.draw()
 
     async def _open(self, source: Bookie) -> None:
         async with self._opening:
@@ -98,6 +101,8 @@ class Cluster(Listing):
             self.query_one("#cluster-summary", TextLabel).say("; ".join(said))
             self.query_one("#members", Table).show(rows)
             self._details()
+            announced = _announced(self._announcements, {row.bookie for row in every})
+            self.query_one("#announced", TextLabel).say(announced)
 
     def on_table_row_selected(self, _event: object) -> None:
         self._details()
@@ -166,15 +171,13 @@ def details(row: BookieRow) -> str:
     return "\n".join(lines)
 
 
-async def _announced(source: Bookie, members: set[str]) -> str:
-    """Lists bookies that announce themselves on the network. An announcement is first contact, not proof of
-    anything."""
-    try:
-        found = await source.announced()
-    except BkboxError as error:
-        return f"\nwho announces itself here is not known: {error}"
+def _announced(found: list[dict[str, str]] | str, members: set[str]) -> str:
+    """Lists bookies that announce themselves on the network; a text says why they are not known. An announcement is
+    first contact, not proof of anything."""
+    if isinstance(found, str):
+        return found and f"\n{found}"
     if not found:
-        return "\nnobody announces itself on this network"
+        return "\nno bookie announces itself on this network"
     lines = ["\nannounced on this network:"]
     for each in found:
         where = "in the list" if each["id"] in members else f"of the cluster {each['instance']}"

@@ -90,7 +90,7 @@ def test_memory_is_bounded_while_a_bookie_stalls(tmp_path: Path) -> None:
         window, size = 1 << 20, 64 << 10
         async with (
             cluster(tmp_path) as made,
-            made.client(window_bytes=window, add_timeout_s=0.2) as client,
+            made.client(window_bytes=window, add_timeout_s=1.0) as client,
         ):
             made.of("bookie-1").deaf = True
             writer = await client.create_ledger()

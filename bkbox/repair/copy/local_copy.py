@@ -17,6 +17,13 @@ from bkbox.repair.copy.engine import CopyEngine
 from bkbox.repair.copy.entry_source import EntrySource, ReadFailure
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
+COPY_ADVICE = (
+    "bring back a bookie that holds these entries, copying is tried again by itself; "
+    "'bkbox ledger explain {0}' shows which bookie has what; where no bookie has them any more, "
+    "'bkbox ledger end {0} --accept-loss --plug --dry-run' shows what would be lost by giving them up"
+)
+"""The remedy for entries that no peer returned, with the ledger to be filled in."""
+
 
 @dataclass(slots=True)
 class CopyResult:

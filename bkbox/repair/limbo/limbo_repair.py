@@ -36,7 +36,7 @@ from bkbox.jobs.context import JobContext
 from bkbox.protocol import repair as plan
 from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
-from bkbox.repair.copy.local_copy import copy_to_local
+from bkbox.repair.copy.local_copy import COPY_ADVICE, copy_to_local
 from bkbox.repair.limbo.recovery import why_stuck
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from bkbox.wire.metadata.loss import losses_of
@@ -49,11 +49,6 @@ _MARKED_ADVICE = "wait until a replication worker has finished it; limbo then en
 _UNNAMED_ADVICE = (
     "nothing: limbo ends by itself when the metadata names this bookie, or when the copy is collected; 'bkbox gc run "
     "--all --empty-trash' collects it now"
-)
-_COPY_ADVICE = (
-    "bring back a bookie that holds these entries, copying is tried again by itself; "
-    "'bkbox ledger explain {0}' shows which bookie has what; where no bookie has them any more, "
-    "'bkbox ledger end {0} --accept-loss --plug --dry-run' shows what would be lost by giving them up"
 )
 
 
@@ -195,7 +190,7 @@ class LimboRepair:
             failed, answers = len(result.failed), result.describe()
             self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
-            return f"{counted(failed, 'entry', 'are')} missing: {answers}", _COPY_ADVICE.format(
+            return f"{counted(failed, 'entry', 'are')} missing: {answers}", COPY_ADVICE.format(
                 ledger
             )
         for record in losses_of(metadata):

@@ -38,7 +38,7 @@ from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
-from bkbox.repair.copy.local_copy import copy_to_local
+from bkbox.repair.copy.local_copy import COPY_ADVICE, copy_to_local
 from bkbox.repair.replication.entry_inventory import runs_of
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Evidence
@@ -51,12 +51,6 @@ _LIST_BYTES = 4_096
 
 _LEDGERS_AT_ONCE = 1_000
 _LOOK_EVERY_S = 0.5
-
-_ADVICE = (
-    "bring back a bookie that holds these entries, copying is tried again by itself; "
-    "'bkbox ledger explain {0}' shows who has what; where nobody has them any more, "
-    "'bkbox ledger end {0} --accept-loss --plug --dry-run' shows what would be lost by giving them up"
-)
 
 
 @dataclass(slots=True)
@@ -240,7 +234,7 @@ class CopiesCheck:
         self._count_short(ledger, len(failed))
         if failed:
             reason = f"{counted(len(failed), 'entry', 'are')} missing here: {result.describe()}"
-            self._work.block(ledger, reason, _ADVICE.format(ledger))
+            self._work.block(ledger, reason, COPY_ADVICE.format(ledger))
         return list(joined(range(entry, entry + 1) for entry in sorted(failed)))
 
     def _count_short(self, ledger: LedgerId, count: int) -> None:

@@ -51,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(tier)
 
 
+@pytest.hookimpl(optionalhook=True)  # the tests of mutants run without xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     return _ByScope(config, log) if config.getoption("dist") == "load" else None
 

@@ -12,14 +12,29 @@ from bkbox.errors import DamagedError, FormatVersionError
 from bkbox.native.checksum import crc32c
 from bkbox.storage.files import Files, write_atomic
 
+FORMATS = {
+    "CHECKPOINT": 1,
+    "DIRTY": 1,
+    "DISK": 1,
+    "DRAINING": 1,
+    "EPOCH": 1,
+    "JOBS": 1,
+    "MOVES": 1,
+    "READONLY": 1,
+    "RETIRED": 1,
+    "SCRUB": 1,
+    "WITNESS": 1,
+}
+"""The format of each document that this version writes, and the highest that it reads."""
 
-def write_document(files: Files, path: Path, version: int, fields: dict[str, Any]) -> None:
+
+def write_document(files: Files, path: Path, fields: dict[str, Any]) -> None:
     """Replace the document at ``path`` durably."""
-    line = json.dumps({"format": version, **fields}, sort_keys=True).encode() + b"\n"
+    line = json.dumps({"format": FORMATS[path.name], **fields}, sort_keys=True).encode() + b"\n"
     write_atomic(files, path, line + b"%08x\n" % crc32c(line))
 
 
-def read_document(files: Files, path: Path, version: int) -> dict[str, Any] | None:
+def read_document(files: Files, path: Path) -> dict[str, Any] | None:
     """The fields of the document at ``path``, None if there is none.
 
     Raises DamagedError if the checksum or the form is wrong, FormatVersionError for a newer format, DiskError if it
@@ -43,6 +58,7 @@ def read_document(files: Files, path: Path, version: int) -> dict[str, Any] | No
         RecursionError,
     ) as error:
         raise DamagedError(f"{path}: not a document of bkbox") from error
+    version = FORMATS[path.name]
     if found > version:
         raise FormatVersionError(f"{path}: format {found}, this version reads up to {version}")
     assert isinstance(fields, dict)

@@ -19,8 +19,6 @@ from bkbox.supervisor.disks.disk_inspection import JOBS_NAME
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 1
-
 
 class JobFile:
     """Reads and writes the documents. ``save`` counts the sequence number on from what ``load`` found."""
@@ -40,7 +38,7 @@ class JobFile:
 
     def _read(self, path: Path) -> tuple[int, Registry] | None:
         try:
-            document = read_document(self._files, path, _FORMAT)
+            document = read_document(self._files, path)
             return None if document is None else _parsed(document)
         except (DamagedError, FormatVersionError, EncodingError) as error:
             self._set_aside(path, error)
@@ -63,7 +61,7 @@ class JobFile:
 
     def write(self, disk: Path, document: dict[str, object]) -> None:
         """Replace the document of one disk durably. Raises DiskError. May be called in a thread."""
-        write_document(self._files, disk / JOBS_NAME, _FORMAT, document)
+        write_document(self._files, disk / JOBS_NAME, document)
 
 
 def _parsed(document: dict[str, Any]) -> tuple[int, Registry]:

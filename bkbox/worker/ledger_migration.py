@@ -42,7 +42,6 @@ from bkbox.worker.commit_groups import CommitGroups
 log = logging.getLogger(__name__)
 
 MOVES_NAME = "MOVES"
-_FORMAT = 1
 
 _LENGTH = Struct("=I")
 _SLICE_BYTES = 1 << 20
@@ -93,7 +92,7 @@ class LedgerMigrations:
         self._forget_arrivals()
 
     def _read(self) -> tuple[set[int], dict[int, str]]:
-        fields = read_document(self._files, self._path, _FORMAT)
+        fields = read_document(self._files, self._path)
         if fields is None:
             return set(), {}
         try:
@@ -107,7 +106,7 @@ class LedgerMigrations:
         if arriving or leaving:
             named = {str(ledger): disk for ledger, disk in leaving.items()}
             fields = {"arriving": sorted(arriving), "leaving": named}
-            write_document(self._files, self._path, _FORMAT, fields)
+            write_document(self._files, self._path, fields)
         else:
             unlink_durably(self._files, self._path)
         self._arriving, self._leaving = arriving, leaving

@@ -184,8 +184,8 @@ def _names(folder: Path) -> dict[str, int]:
 
 def _another_boot(disk: Path) -> None:
     files, path = RealFiles(), disk / MARKER_NAME
-    fields = read_document(files, path, 1)
+    fields = read_document(files, path)
     if fields is not None:
         for run in fields["runs"]:
             run["boot_id"] = str(uuid.UUID(int=0))
-        write_document(files, path, 1, fields)
+        write_document(files, path, fields)

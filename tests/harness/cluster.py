@@ -123,7 +123,7 @@ def pretend_another_boot(disks: Iterable[Path]) -> None:
         marker = read_marker(files, disk)
         assert marker is not None, f"{disk} has no dirty marker"
         runs = [{**as_dict(run), "boot_id": "another-boot"} for run in marker.runs]
-        write_document(files, disk / MARKER_NAME, 1, {**as_dict(marker), "runs": runs})
+        write_document(files, disk / MARKER_NAME, {**as_dict(marker), "runs": runs})
 
 
 def pretend_a_failed_sync(disks: Iterable[Path]) -> None:

@@ -304,9 +304,9 @@ def test_a_damaged_history_is_set_aside(disks: list[Path], content: bytes) -> No
 def test_a_history_of_a_newer_version_or_with_a_strange_job_is_set_aside(disks: list[Path]) -> None:
     from bkbox.storage.checksummed_document import write_document
 
-    write_document(RealFiles(), disks[0] / "JOBS", 2, {"sequence": 1})
+    write_document(RealFiles(), disks[0] / "JOBS", {"format": 2, "sequence": 1})
     write_document(
-        RealFiles(), disks[1] / "JOBS", 1, {"sequence": 1, "next_id": 2, "jobs": [{"id": 1}]}
+        RealFiles(), disks[1] / "JOBS", {"sequence": 1, "next_id": 2, "jobs": [{"id": 1}]}
     )
     assert JobFile(RealFiles()).load(disks).all() == []
     assert all((disk / "JOBS.aside").exists() for disk in disks)

@@ -19,7 +19,7 @@ from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.checks.health import not_ready
 from bkbox.errors import JobRefusedError
 from bkbox.jobs.job import JobKind
-from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
+from bkbox.storage.log.segment import ENTRY_LOG_DIR
 
 if TYPE_CHECKING:
     from bkbox.api.shared import Api

@@ -16,7 +16,6 @@ from bkbox.storage.files import Files
 from bkbox.storage.log.records import Location
 
 CHECKPOINT_NAME = "CHECKPOINT"
-_FORMAT = 1
 
 
 @frozen_struct
@@ -46,7 +45,7 @@ class Checkpoint:
 def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
     """The last checkpoint, None if there is none. Raises DamagedError, FormatVersionError, DiskError."""
     path = disk / CHECKPOINT_NAME
-    fields = read_document(files, path, _FORMAT)
+    fields = read_document(files, path)
     if fields is None:
         return None
     try:
@@ -66,4 +65,4 @@ def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
 
 def write_checkpoint(files: Files, disk: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint durably. Raises DiskError."""
-    write_document(files, disk / CHECKPOINT_NAME, _FORMAT, as_dict(checkpoint))
+    write_document(files, disk / CHECKPOINT_NAME, as_dict(checkpoint))

@@ -27,7 +27,6 @@ from bkbox.storage.files import Files, unlink_durably
 from bkbox.storage.log.records import AckAfter
 
 MARKER_NAME = "DIRTY"
-_FORMAT = 1
 
 
 @frozen_struct
@@ -72,7 +71,7 @@ def read_marker(files: Files, disk: Path) -> Marker | None:
     """The marker; None = clean. Never raises for an unreadable marker: that one has a failure that says so."""
     path = disk / MARKER_NAME
     try:
-        fields = read_document(files, path, _FORMAT)
+        fields = read_document(files, path)
         if fields is None:
             return None
         runs = tuple(
@@ -152,4 +151,4 @@ def clear(files: Files, disk: Path, run: Incarnation) -> bool:
 
 def _write(files: Files, disk: Path, marker: Marker) -> None:
     runs = [as_dict(run) for run in marker.runs]
-    write_document(files, disk / MARKER_NAME, _FORMAT, {**as_dict(marker), "runs": runs})
+    write_document(files, disk / MARKER_NAME, {**as_dict(marker), "runs": runs})

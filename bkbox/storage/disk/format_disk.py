@@ -8,10 +8,9 @@ from pathlib import Path
 from bkbox.errors import BootError
 from bkbox.storage.disk.checkpoint import Checkpoint, write_checkpoint
 from bkbox.storage.disk.identity import DiskIdentity, read_identity, write_identity
-from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
 from bkbox.storage.files import Files, remove_flat_dir
 from bkbox.storage.index.ordered_store import INDEX_DIR, LevelStore, OrderedStore, discard_unsynced
-from bkbox.storage.log.segment import SEGMENT_HEADER_BYTES
+from bkbox.storage.log.segment import ENTRY_LOG_DIR, SEGMENT_HEADER_BYTES
 
 OpenIndex = Callable[[Files, Path, bool], OrderedStore]
 """Opens the index of a disk; the flag says that only flushed data can be relied on."""

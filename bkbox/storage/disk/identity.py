@@ -14,7 +14,6 @@ from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files
 
 DISK_NAME = "DISK"
-_FORMAT = 1
 
 
 @frozen_struct
@@ -29,7 +28,7 @@ class DiskIdentity:
 def read_identity(files: Files, disk: Path) -> DiskIdentity | None:
     """The identity, None on a disk that was never prepared. Raises DamagedError, FormatVersionError, DiskError."""
     path = disk / DISK_NAME
-    fields = read_document(files, path, _FORMAT)
+    fields = read_document(files, path)
     if fields is None:
         return None
     try:
@@ -43,4 +42,4 @@ def read_identity(files: Files, disk: Path) -> DiskIdentity | None:
 def write_identity(files: Files, disk: Path, identity: DiskIdentity) -> None:
     """Write the identity durably."""
     fields = {**as_dict(identity), "uuid": str(identity.uuid)}
-    write_document(files, disk / DISK_NAME, _FORMAT, fields)
+    write_document(files, disk / DISK_NAME, fields)

@@ -18,7 +18,6 @@ from bkbox.base.values import frozen_struct, replaced
 from bkbox.errors import BootError, DamagedError
 from bkbox.storage.disk.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from bkbox.storage.disk.identity import read_identity
-from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
 from bkbox.storage.entries.log_indexer import LogIndexer
 from bkbox.storage.files import Files, remove_flat_dir
 from bkbox.storage.index.index import LedgerIndex
@@ -27,6 +26,7 @@ from bkbox.storage.index.stored_index import Stamp
 from bkbox.storage.log.removed_segments import RemovedSegments, read_retired
 from bkbox.storage.log.scan import SegmentFindings
 from bkbox.storage.log.segment import (
+    ENTRY_LOG_DIR,
     ENTRY_LOG_MAGIC,
     SEGMENT_HEADER_BYTES,
     SegmentName,

@@ -37,6 +37,7 @@ from bkbox.storage.log.records import (
 )
 from bkbox.storage.log.removed_segments import RemovedSegments, read_retired, write_retired
 from bkbox.storage.log.segment import (
+    ENTRY_LOG_DIR,
     ENTRY_LOG_MAGIC,
     RECORD_HEADER_BYTES,
     Damage,
@@ -55,8 +56,6 @@ from bkbox.storage.log.segmented_log import (
 )
 
 log = logging.getLogger(__name__)
-
-ENTRY_LOG_DIR = "entrylog"
 
 
 class EntryBatch(RecordBatch, Protocol):

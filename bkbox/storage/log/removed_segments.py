@@ -20,7 +20,6 @@ from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files
 
 RETIRED_NAME = "RETIRED"
-_FORMAT = 1
 
 
 @frozen_struct
@@ -51,7 +50,7 @@ class RemovedSegments:
 def read_retired(files: Files, disk: Path) -> RemovedSegments:
     """The removed segments of a disk. Raises DamagedError, FormatVersionError, DiskError."""
     path = disk / RETIRED_NAME
-    fields = read_document(files, path, _FORMAT)
+    fields = read_document(files, path)
     if fields is None:
         return RemovedSegments()
     try:
@@ -63,4 +62,4 @@ def read_retired(files: Files, disk: Path) -> RemovedSegments:
 def write_retired(files: Files, disk: Path, retired: RemovedSegments) -> None:
     """Replace the list durably. DiskError."""
     fields = {"segments": [list(each) for each in retired.ranges]}
-    write_document(files, disk / RETIRED_NAME, _FORMAT, fields)
+    write_document(files, disk / RETIRED_NAME, fields)

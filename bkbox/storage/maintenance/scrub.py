@@ -20,7 +20,6 @@ from bkbox.storage.log.records import ENTRY_IDS, Kind
 from bkbox.storage.log.segment import SEGMENT_HEADER_BYTES, ScannedRecord, Unwritten
 
 SCRUB_NAME = "SCRUB"
-_FORMAT = 1
 
 _STEP_RECORDS = 256
 """Bounds of one step; SCRUB_STEP_BYTES bounds it as well."""
@@ -47,7 +46,7 @@ class ScrubState:
 def read_scrub(files: Files, disk: Path) -> ScrubState:
     """The stored state; an unreadable one counts as none. FormatVersionError, DiskError."""
     try:
-        fields = read_document(files, disk / SCRUB_NAME, _FORMAT)
+        fields = read_document(files, disk / SCRUB_NAME)
         if fields is None:
             return ScrubState()
         return ScrubState(
@@ -74,7 +73,7 @@ def write_scrub(files: Files, disk: Path, state: ScrubState) -> None:
         "copies_checked_ms": state.copies_checked_ms,
         "copies_change": state.copies_change,
     }
-    write_document(files, disk / SCRUB_NAME, _FORMAT, fields)
+    write_document(files, disk / SCRUB_NAME, fields)
 
 
 @frozen_struct

@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 FAILED_NAME = "failed-disks.json"
 """File in the run directory with the failures of disks, by uuid."""
 
-_FORMAT = 1
 _NOTE_EVERY_S = 5.0
 _LOOK_EVERY_S = 1.0
 _AGAIN_S = 15.0
@@ -44,7 +43,7 @@ def read_witness(files: Files, disk: Path) -> DiskWitness | None:
     """The witness on a disk; None if there is none that can be read, which counts as the oldest. Raises DiskError if
     reading failed."""
     try:
-        fields = read_document(files, disk / WITNESS_NAME, _FORMAT)
+        fields = read_document(files, disk / WITNESS_NAME)
         if fields is None:
             return None
         failed = {str(uuid): str(reason) for uuid, reason in fields["failed"].items()}
@@ -208,7 +207,7 @@ class Witnessing:
             "record": witness.record_fields(self._record),
             "failed": failed,
         }
-        write_document(self._files, disk.path / WITNESS_NAME, _FORMAT, fields)
+        write_document(self._files, disk.path / WITNESS_NAME, fields)
 
     def _note_failures(self, disks: Iterable[Disk]) -> None:
         for disk in disks:

@@ -22,9 +22,11 @@ from bkbox.metadata.versioned import Versioned
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.disk import dirty_marker as markers
 from bkbox.storage.disk.dirty_marker import MARKER_NAME
+from bkbox.storage.disk.formats import check_formats
 from bkbox.storage.disk.identity import DISK_NAME, DiskIdentity, read_identity
 from bkbox.storage.disk.lock import LOCK_NAME, DiskLock
 from bkbox.storage.files import Files, write_atomic
+from bkbox.storage.log.segment import ENTRY_LOG_DIR
 from bkbox.supervisor.disks.drain_marker import DRAINING_NAME, is_removed
 from bkbox.supervisor.disks.witness import WITNESS_NAME
 from bkbox.wire.metadata import cookie as cookies
@@ -33,7 +35,6 @@ from bkbox.wire.metadata.cookie import Cookie
 VERSION_NAME = "VERSION"
 EPOCH_NAME = "EPOCH"
 JOBS_NAME = "JOBS"
-_EPOCH_FORMAT = 1
 
 _NOT_DATA = frozenset(
     {
@@ -46,8 +47,7 @@ _NOT_DATA = frozenset(
 )
 """Files that a directory may hold and still count as empty: an interrupted repair leaves some of these."""
 
-_ENTRY_LOG = "entrylog"
-_HALF_PREPARED = _NOT_DATA | {_ENTRY_LOG, "index", "CHECKPOINT", "CHECKPOINT.new"}
+_HALF_PREPARED = _NOT_DATA | {ENTRY_LOG_DIR, "index", "CHECKPOINT", "CHECKPOINT.new"}
 """The same for a disk that is being prepared, as long as its entry log is empty. Spelled out here because the modules
 that define these names load LevelDB."""
 
@@ -98,6 +98,7 @@ class Directory:
 def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Directory:
     """Determine the state of one directory."""
     try:
+        check_formats(files, path)
         names = files.listdir(path) if files.exists(path) else []
         identity = read_identity(files, path)
         version = files.read_bytes(path / VERSION_NAME)
@@ -128,21 +129,21 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
 
 def _holds_only(files: Files, path: Path, allowed: frozenset[str]) -> bool:
     """True if the directory holds only ``allowed`` names, and its entry log nothing at all."""
-    log = path / _ENTRY_LOG
+    log = path / ENTRY_LOG_DIR
     return set(files.listdir(path)) <= allowed and not (files.exists(log) and files.listdir(log))
 
 
 def _read_epoch(files: Files, path: Path) -> int:
     """The directory's epoch; 0, the oldest there is, where the file is missing or cannot be read."""
     try:
-        fields = read_document(files, path / EPOCH_NAME, _EPOCH_FORMAT)
+        fields = read_document(files, path / EPOCH_NAME)
         return int(fields["epoch"]) if fields is not None else 0
     except (DiskError, KeyError, ValueError, TypeError):
         return 0
 
 
 def write_epoch(files: Files, path: Path, epoch: int) -> None:
-    write_document(files, path / EPOCH_NAME, _EPOCH_FORMAT, {"epoch": epoch})
+    write_document(files, path / EPOCH_NAME, {"epoch": epoch})
 
 
 def in_time(found: Sequence[Directory], stored: Versioned[bytes] | None) -> tuple[Directory, ...]:

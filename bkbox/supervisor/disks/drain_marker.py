@@ -13,13 +13,12 @@ from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files, unlink_durably
 
 DRAINING_NAME = "DRAINING"
-_FORMAT = 1
 
 
 def is_draining(files: Files, path: Path) -> bool:
     """True if the disk takes no new ledgers. An unreadable mark counts as True: it has no other purpose."""
     try:
-        return read_document(files, path / DRAINING_NAME, _FORMAT) is not None
+        return read_document(files, path / DRAINING_NAME) is not None
     except DiskError:
         return True
 
@@ -27,7 +26,7 @@ def is_draining(files: Files, path: Path) -> bool:
 def is_removed(files: Files, path: Path) -> bool:
     """True if the disk was removed from its bookie while it held no ledgers."""
     try:
-        fields = read_document(files, path / DRAINING_NAME, _FORMAT)
+        fields = read_document(files, path / DRAINING_NAME)
     except DiskError:
         return False
     return fields is not None and fields.get("removed") is True
@@ -36,6 +35,6 @@ def is_removed(files: Files, path: Path) -> bool:
 def note(files: Files, path: Path, *, draining: bool, removed: bool = False) -> None:
     """Write the mark durably. Raises DiskError."""
     if draining or removed:
-        write_document(files, path / DRAINING_NAME, _FORMAT, {"removed": removed})
+        write_document(files, path / DRAINING_NAME, {"removed": removed})
     else:
         unlink_durably(files, path / DRAINING_NAME)

@@ -38,14 +38,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READONLY_NAME = "READONLY"
-_FORMAT = 1
 _ANSWER_S = 30.0
 
 
 def read_mark(files: Files, path: Path) -> tuple[frozenset[str], frozenset[str]]:
     """Read a disk's note: the reasons for the whole bookie, and the reasons for this disk."""
     try:
-        fields = read_document(files, path / READONLY_NAME, _FORMAT)
+        fields = read_document(files, path / READONLY_NAME)
         if fields is None:
             return frozenset(), frozenset()
         return INTENTS.intersection(fields["bookie"]), INTENTS.intersection(fields["disk"])
@@ -121,7 +120,7 @@ class ReadOnlyRequests:
         path = disk.path / READONLY_NAME
         if of_bookie or of_disk:
             fields = {"bookie": sorted(of_bookie), "disk": sorted(of_disk)}
-            write_document(self._files, path, _FORMAT, fields)
+            write_document(self._files, path, fields)
         else:
             unlink_durably(self._files, path)
 

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from bkbox.errors import BkboxError
 from bkbox.storage.disk.checkpoint import read_checkpoint
-from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
 from bkbox.storage.files import Files
-from bkbox.storage.log.segment import parse_segment_file_name
+from bkbox.storage.log.segment import ENTRY_LOG_DIR, parse_segment_file_name
 
 _KNOWN_AFTER_S = 2.0
 """Seconds before a rate is meaningful."""

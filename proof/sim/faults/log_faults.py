@@ -13,8 +13,8 @@ from uuid import UUID
 
 from bkbox.errors import DiskError
 from bkbox.storage.disk.identity import read_identity
-from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
 from bkbox.storage.log.segment import (
+    ENTRY_LOG_DIR,
     ENTRY_LOG_MAGIC,
     SEGMENT_HEADER_BYTES,
     ScannedRecord,

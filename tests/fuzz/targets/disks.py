@@ -16,12 +16,12 @@ from bkbox.storage.disk.checkpoint import Checkpoint, write_checkpoint
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.disk.identity import DiskIdentity
-from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
 from bkbox.storage.index.ordered_store import MemoryStore
 from bkbox.storage.log.journal import Journal
 from bkbox.storage.log.records import AckAfter, Kind
 from bkbox.storage.log.scan import read_segment
 from bkbox.storage.log.segment import (
+    ENTRY_LOG_DIR,
     ENTRY_LOG_MAGIC,
     JOURNAL_MAGIC,
     ScannedRecord,

@@ -6,12 +6,11 @@ from bkbox.errors import BootError, DiskError
 from bkbox.storage.disk.checkpoint import Checkpoint, write_checkpoint
 from bkbox.storage.disk.disk import ReplayReport
 from bkbox.storage.disk.rebuild import _Rebuild
-from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import MemoryStore
 from bkbox.storage.log.records import LedgerRecord
 from bkbox.storage.log.scan import read_segment
-from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, SegmentName, segment_file_name
+from bkbox.storage.log.segment import ENTRY_LOG_DIR, ENTRY_LOG_MAGIC, SegmentName, segment_file_name
 from tests.fuzz.memoryfiles import MemoryFiles
 from tests.fuzz.target import Choices, Target
 from tests.fuzz.targets.disks import (

@@ -150,7 +150,7 @@ def test_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_newer_document_is_refused(tmp_path: Path) -> None:
-    write_document(FILES, tmp_path / "CHECKPOINT", 2, {"number": 1})
+    write_document(FILES, tmp_path / "CHECKPOINT", {"format": 2, "number": 1})
     with pytest.raises(FormatVersionError, match="format 2"):
         read_checkpoint(FILES, tmp_path)
 

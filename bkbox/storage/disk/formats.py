@@ -1,0 +1,45 @@
+"""The formats of what a folder of a bookie holds, compared with those of this version before anything is written to it.
+
+A refused start leaves the folder byte for byte as the newer version left it: also without a dirty marker, after which
+that version would have to suspect a loss.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from pathlib import Path
+
+from bkbox.errors import DamagedError
+from bkbox.storage.checksummed_document import FORMATS, read_document
+from bkbox.storage.files import Files
+from bkbox.storage.log.segment import (
+    ENTRY_LOG_DIR,
+    SEGMENT_HEADER_BYTES,
+    check_segment_format,
+    parse_segment_file_name,
+)
+
+_SET_ASIDE = "JOBS"
+"""The history of jobs has its own answer: a newer one is set aside."""
+_UUID_LENGTH = 36
+
+
+def check_formats(files: Files, folder: Path) -> None:
+    """Raises FormatVersionError if a document or the newest segment of a data disk or journal directory has a newer
+    format than this version reads, DiskError if they cannot be read. Damage is left to those who need what is
+    damaged."""
+    for name in FORMATS:
+        if name != _SET_ASIDE:
+            with suppress(DamagedError):
+                read_document(files, folder / name)
+    for segments in _logs(files, folder):
+        newest = max(filter(parse_segment_file_name, files.listdir(segments)), default=None)
+        if newest is not None:
+            with closing(files.open_read(segments / newest)) as segment, suppress(DamagedError):
+                check_segment_format(segment.pread(0, SEGMENT_HEADER_BYTES), segments / newest)
+
+
+def _logs(files: Files, folder: Path) -> list[Path]:
+    """The folders with segments: the entry log of a disk, or the journal of each disk, by its uuid."""
+    names = files.listdir(folder) if files.exists(folder) else []
+    return [folder / name for name in names if name == ENTRY_LOG_DIR or len(name) == _UUID_LENGTH]

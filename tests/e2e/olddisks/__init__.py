@@ -1,0 +1,41 @@
+"""Disks that versions of bkbox wrote, kept as they left them: `<version>-<mode>-<end>.tar.xz`.
+
+``python -m tests.e2e.olddisks`` adds those of the present version: once, with a release. No archive is changed later.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from tests.harness.processes import BookieProcess, free_port
+
+FOLDER = Path(__file__).parent
+BOOKIE_ID = "old-bookie"
+FENCED_LEDGER, OPEN_LEDGER = 1, 2
+ENTRIES = 40
+
+
+def payload(ledger: int, entry: int) -> bytes:
+    return b"<%d/%d>" % (ledger, entry) * 20
+
+
+def unpacked(archive: Path, root: Path) -> BookieProcess:
+    """The bookie of an archive, moved to ``root``: its cookies still name the folders where it was."""
+    mode = archive.name.split("-")[1]
+    bookie = BookieProcess(root, f"sqlite:{root / 'bookie' / 'metadata.db'}", port=free_port())
+    with tarfile.open(archive) as packed:
+        packed.extractall(bookie.root, filter="data")
+    folders = {"disks": [str(disk) for disk in bookie.disks], "journal": ""}
+    if mode == "journal":
+        folders["journal"] = str(bookie.root / "journal")
+    lines = [
+        f'listen = "127.0.0.1:{bookie.port}"',
+        f'bookie_id = "{BOOKIE_ID}"',
+        f'metadata = "{bookie.metadata}"',
+        f'ack_after = "{mode}"',
+        *(f"{key} = {value!r}" for key, value in folders.items()),
+    ]
+    bookie.config.write_text("\n".join(lines) + "\n")
+    bookie.config.chmod(0o600)
+    return bookie

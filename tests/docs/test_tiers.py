@@ -25,10 +25,13 @@ def test_the_longest_path_decides() -> None:
     assert tier_of_path("wire/test_wire_v2.py") is None
 
 
-def test_tests_that_share_a_jvm_or_a_session_are_of_one_scope() -> None:
+def test_tests_that_share_a_jvm_a_session_or_a_wheel_are_of_one_scope() -> None:
     assert scope_of("tests/interop/test_same_results.py::test_x[a]") == "interop"
     assert scope_of("tests/interop/test_odd_clusters.py::test_x") == "interop/test_odd_clusters.py"
     assert scope_of("tests/spark/test_spark_read.py::test_x") == "spark"
+    assert scope_of("tests/spark/test_spark_faults.py::test_x") == "spark"
+    assert scope_of("tests/host/test_wheel.py::test_x") == "host"
+    assert scope_of("tests/host/test_notify.py::test_x") == "host/test_notify.py"
     assert scope_of("tests/crash/points/test_points.py::test_x[a]").endswith("::test_x[a]")
     assert scope_of("tests/e2e/test_boot.py::test_x") == "e2e/test_boot.py"
 

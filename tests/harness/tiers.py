@@ -64,6 +64,9 @@ PATHS = {
 }
 """The longest that fits decides. A path that is not here is ``process`` or ``unit``."""
 
+WITH_A_WHEEL = ("host/test_evening.py", "host/test_tool_installers.py", "host/test_wheel.py")
+"""They install one, which takes a package index and most of their time."""
+
 
 def tier_of_path(path: str) -> str | None:
     """The tier of a folder or file in tests/, with ``/`` between its parts; None: see ``tier_of``."""
@@ -101,12 +104,15 @@ def _starts_processes(module: ModuleType) -> bool:
 
 
 def scope_of(nodeid: str) -> str:
-    """Tests of one scope run one after another in one process: those of a file, which may share a cluster; and all of
-    a folder that starts a ZooKeeper, a JVM with clients or a Spark session, so that a run has one of each there."""
+    """Tests of one scope run one after another in one process: those of a file, which may share a cluster; those of a
+    folder that starts a ZooKeeper or a JVM with clients; all with Spark, and all with an installed wheel, so that a run
+    has one session and one wheel. Other slow ones are a scope each."""
     path = nodeid.partition("::")[0].removeprefix("tests/")
     folder = path.partition("/")[0]
+    if folder == "spark" or path in WITH_A_WHEEL:
+        return folder
     slow = tier_of_path(path) == "slow"
-    if folder in ("interop", "metadata", "spark"):
+    if folder in ("interop", "metadata"):
         return path if slow else folder
     return nodeid if slow else path
 

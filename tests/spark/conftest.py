@@ -22,11 +22,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     require_java()
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else the first python3 on PATH
-    os.environ["SPARK_HOME"] = str(without_zip(tmp_path_factory.mktemp("spark-home")))
-    # Spark lists the folders of sys.path for packages: one that was installed editable is in none of them.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT / "spark"), str(CHECKOUT)])
-    found = (
+    builder = (
         SparkSession.builder.master("local[2,2]")
         .appName("tests")
         .config("spark.ui.enabled", "false")
@@ -35,8 +31,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-        .getOrCreate()
     )
+    # Its JVM keeps these; processes of the tests that run in this one later do not get them.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)  # else the first python3 on PATH
+        patch.setenv("SPARK_HOME", str(without_zip(tmp_path_factory.mktemp("spark-home"))))
+        # Spark lists the folders of sys.path for packages: one that was installed editable is in none of them.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(CHECKOUT / "spark"), str(CHECKOUT)]))
+        found = builder.getOrCreate()
     found.sparkContext.setLogLevel("ERROR")
     yield found
     found.stop()

@@ -1,13 +1,11 @@
 """One bookie that is killed again and again: in a process group of its own, so that one signal
-ends all of it, and watched without starting a command for every look.
+ends all of it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 from contextlib import suppress
@@ -17,7 +15,7 @@ from typing import Any
 import psutil
 
 from bkbox.api.admin.limbo import LIMIT_MAX
-from bkbox.api.admin.socket_path import LIMBO_URL, STATUS_URL, short_address
+from bkbox.api.admin.socket_path import LIMBO_URL
 from tests.harness.processes import BKBOX, BookieProcess
 from tests.harness.waiting import wait_for
 
@@ -34,24 +32,12 @@ SETTINGS: dict[str, object] = {
 """Segments and checkpoints so small that rolls and checkpoints happen all the time."""
 
 
-def cached_bytecode(root: Path) -> dict[str, str]:
-    """Environment for processes that start often: what is compiled once is kept, outside the
-    project.
-    """
-    return {
-        "PYTHONDONTWRITEBYTECODE": "",
-        "PYTHONPYCACHEPREFIX": os.environ.get("CRASH_BYTECODE", str(root / "bytecode")),
-    }
-
-
 class CrashBookie(BookieProcess):
-    """See above. ``environment`` is that of the next start."""
-
-    environment: dict[str, str]
+    """See above. ``environment``: what the next start has beyond that of the tests."""
 
     def __init__(self, root: Path, *, metadata: str = "", name: str = "bookie") -> None:
         super().__init__(root, metadata or f"sqlite:{root}/metadata.db", name=name)
-        self.environment = cached_bytecode(root)
+        self.environment: dict[str, str] = {}
 
     def init_for(self, ack_after: str, *, disks: int = 2, **settings: object) -> CrashBookie:
         self.init(
@@ -101,29 +87,13 @@ class CrashBookie(BookieProcess):
 
     def look(self) -> dict[str, Any]:
         """The status document."""
-        return self._get(STATUS_URL)
+        return self.status()
 
     def limbo(self) -> set[int]:
         """The ledgers that are in limbo: no more than one page of them."""
-        page = self._get(f"{LIMBO_URL}?limit={LIMIT_MAX}")
+        page = self.ask(f"{LIMBO_URL}?limit={LIMIT_MAX}")
         assert not page["more"]
         return {each["ledger"] for each in page["ledgers"]}
-
-    def _get(self, url: str) -> dict[str, Any]:
-        with (
-            short_address(self.disks[0] / "admin.sock") as address,
-            socket.socket(socket.AF_UNIX) as sock,
-        ):
-            sock.settimeout(60)
-            sock.connect(address)
-            sock.sendall(f"GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-            answer = b""
-            while data := sock.recv(1 << 16):
-                answer += data
-        head, _, body = answer.partition(b"\r\n\r\n")
-        assert b" 200 " in head.splitlines()[0], head
-        document: dict[str, Any] = json.loads(body)
-        return document
 
     def classes(self) -> set[str]:
         """The crash classes of the disks at the last start of each."""

@@ -14,6 +14,9 @@ from typing import Any
 
 import psutil
 
+from bkbox.api.admin import client
+from bkbox.api.admin.socket_path import STATUS_URL, admin_socket_path
+from bkbox.config.load import load
 from bkbox.launcher import ports
 from bkbox.launcher.bookie import init_arguments
 from bkbox.launcher.processes import COMMAND
@@ -104,9 +107,13 @@ class BookieProcess:
             raise AssertionError(f"bookie {self.bookie_id} is not ready: {line!r}\n{self.stderr}")
 
     def status(self) -> dict[str, Any]:
-        """The status document. A busy machine may keep a bookie from a processor for longer than an operator waits."""
-        command = ("status", "--config", str(self.config), "-o", "json", "--timeout", "60")
-        return json.loads(bkbox(*command, timeout=70).stdout)
+        """The status document."""
+        return self.ask(STATUS_URL)
+
+    def ask(self, url: str) -> Any:
+        """What its admin API has there. A busy machine may keep a bookie from a processor for longer than an operator
+        waits."""
+        return client.ask(admin_socket_path(load(self.config, os.environ)), "GET", url, timeout=60)
 
     def children(self, role: str | None = None) -> list[psutil.Process]:
         assert self.process is not None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bkbox.api.admin.socket_path import JOBS_URL
+from bkbox.errors import BkboxError
 from bkbox.jobs.job import JobKind
-from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.processes import BookieProcess
 from tests.harness.waiting import wait_for
 
 _ASKED = os.environ.get("REPAIR_KILLS", "2")
@@ -55,9 +56,10 @@ def enough_met(met: int) -> None:
 
 def jobs(bookie: BookieProcess, kind: str) -> list[dict[str, Any]]:
     """Of this kind; none while the bookie is not up."""
-    config = str(bookie.config)
-    listed = bkbox("job", "list", "--all", "--config", config, "-o", "json", check=False)
-    found = json.loads(listed.stdout) if listed.returncode == 0 else []
+    try:
+        found = bookie.ask(JOBS_URL)
+    except BkboxError:
+        return []
     return [each for each in found if each["kind"] == kind]
 
 

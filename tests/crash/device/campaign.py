@@ -42,7 +42,7 @@ from pathlib import Path
 
 from bkbox.errors import BkboxError
 from tests.bench.peers.report import machine, replace_between
-from tests.crash.bookie import CrashBookie, cached_bytecode
+from tests.crash.bookie import CrashBookie
 from tests.crash.device.blockdevice import FILE_SYSTEMS, BlockDevice, missing
 from tests.crash.device.checker import CheckedLoad, Tally, ledgers_in_metadata
 from tests.crash.load import Violation
@@ -90,7 +90,6 @@ class PoweredBookie(CrashBookie):
 
     def __init__(self, device: BlockDevice, scratch: Path, setting: Setting) -> None:
         super().__init__(device.path)
-        self.environment = cached_bytecode(scratch)
         self._boot_id = scratch / "boot_id"
         self._same_boot = setting.fault != "power"
         if setting.lie:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.crash.bookie import SETTINGS, CrashBookie, cached_bytecode
+from tests.crash.bookie import SETTINGS, CrashBookie
 from tests.harness import raw
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.processes import bkbox
@@ -23,7 +23,6 @@ class HostedBookie(CrashBookie):
 
     def __init__(self, scratch: Path, metadata: str = "", *, name: str = "bookie") -> None:
         super().__init__(scratch, metadata=metadata, name=name)
-        self.environment = cached_bytecode(scratch)
         self._boot_id: Path | None = None
 
     def init_on(

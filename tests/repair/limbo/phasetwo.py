@@ -162,15 +162,8 @@ def lose_disks(*bookies: BookieProcess) -> None:
 
 
 def limbo_of(bookie: BookieProcess) -> dict[str, object]:
-    """Of its status; a bookie that starts on a busy host may be long with the first one."""
-    for left in (2, 1, 0):
-        try:
-            found: dict[str, object] = bookie.status()["limbo"]
-            return found
-        except AssertionError:
-            if not left:
-                raise
-    raise AssertionError
+    found: dict[str, object] = bookie.status()["limbo"]
+    return found
 
 
 def wait_until_repaired(*bookies: BookieProcess, timeout: float = 90) -> None:

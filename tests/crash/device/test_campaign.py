@@ -13,8 +13,9 @@ import pytest
 
 from tests.crash.device.blockdevice import FILE_SYSTEMS, missing
 from tests.crash.device.campaign import FAULTS, MODES, Setting, campaign
+from tests.crash.device.combinations import combinations
 
-POINTS = int(os.environ.get("CRASH_POINTS", "3"))
+POINTS = int(os.environ.get("CRASH_POINTS", "2"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 
 
@@ -36,8 +37,7 @@ def test_power_cuts(mode: str, fs: str) -> None:
 
 
 @pytest.mark.timeout(120 + 30 * POINTS)
-@pytest.mark.parametrize("fault", FAULTS[1:])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "fault"), combinations(MODES, FAULTS[1:]))
 def test_a_device_that_fails_while_the_host_stays_up(mode: str, fault: str) -> None:
     tally = campaign(runnable(Setting(mode, "ext4", SEED, POINTS, fault=fault)))
     assert not tally.broken, "\n".join(tally.violations)

@@ -20,6 +20,7 @@ from bkbox.storage.files import RealFiles
 from bkbox.wire.metadata.ledger import DigestType
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.campaign import MODES
+from tests.crash.device.combinations import combinations
 from tests.crash.device.host import HostedBookie, Promises, payload
 from tests.harness.waiting import wait_for
 from tests.interop.javaparts import JavaBookie
@@ -107,8 +108,7 @@ def test_a_device_fails_and_is_mounted_anew(
     assert bookie.classes() != {"clean"}
 
 
-@pytest.mark.parametrize("mode", ["sync", "write"])
-@pytest.mark.parametrize("what", ["eio", "gone"])
+@pytest.mark.parametrize(("mode", "what"), combinations(["sync", "write"], ["eio", "gone"]))
 def test_one_of_two_devices_fails(
     stack: ExitStack, device: BlockDevice, tmp_path: Path, mode: str, what: str
 ) -> None:
@@ -137,10 +137,9 @@ def test_one_of_two_devices_fails(
     assert mode == "write" or not limbo
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("unseen", [True, False], ids=["unseen", "seen"])
+@pytest.mark.parametrize(("mode", "how"), combinations(MODES, ["unseen", "seen"]))
 def test_a_write_back_fails_and_the_mount_stays(
-    stack: ExitStack, device: BlockDevice, tmp_path: Path, mode: str, unseen: bool
+    stack: ExitStack, device: BlockDevice, tmp_path: Path, mode: str, how: str
 ) -> None:
     """The kernel takes the pages for clean, and says so once at most: to an fsync of someone else, if ``seen``."""
     disk = device.path / "disk"
@@ -151,7 +150,7 @@ def test_a_write_back_fails_and_the_mount_stays(
     for segment in (disk / "entrylog").iterdir():
         fd = os.open(segment, os.O_RDWR)
         try:
-            lose_pages(fd, unseen=unseen)
+            lose_pages(fd, unseen=how == "unseen")
         finally:
             os.close(fd)
     device.heal()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.campaign import MODES
+from tests.crash.device.combinations import combinations
 from tests.crash.device.host import HostedBookie, Promises
 from tests.crash.device.test_rot import records
 from tests.harness.java import require_java
@@ -92,8 +93,7 @@ def test_an_older_index(bookie: HostedBookie, tmp_path: Path, mode: str) -> None
     promises.kept(unknown_ok=False)
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "count"), combinations(MODES, [1, 2]))
 def test_an_older_disk(bookie: HostedBookie, tmp_path: Path, mode: str, count: int) -> None:
     """It is refused; taken in, it denies nothing; the other disk is whole."""
     promises = loaded(bookie, mode, count=count)
@@ -209,9 +209,7 @@ def cut_log(folder: Path, how: str) -> None:
             file.truncate(64)
 
 
-@pytest.mark.parametrize("then", ["kill", "stop"])
-@pytest.mark.parametrize("how", CUTS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "how", "then"), combinations(MODES, CUTS, ["kill", "stop"]))
 def test_a_log_that_was_cut(bookie: HostedBookie, mode: str, how: str, then: str) -> None:
     """At a record, where it looks whole. In the mode ``journal`` the journal has it still."""
     promises = loaded(bookie, mode)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.device.blockdevice import BlockDevice, missing
+from tests.crash.device.combinations import combinations
 from tests.crash.device.host import HostedBookie, payload
 from tests.crash.device.test_failing_device import write_back
 from tests.crash.device.test_older_copies import copied, refused, run_named_command
@@ -87,8 +88,7 @@ def started(
     return device, bookie, promises
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("what", ["eio", "gone", "cut"])
+@pytest.mark.parametrize(("mode", "what"), combinations(MODES, ["eio", "gone", "cut"]))
 def test_a_device_fails(stack: ExitStack, tmp_path: Path, mode: str, what: str) -> None:
     """Under ``sync`` all of it is there: a force is a sync, and so is an explicit LAC."""
     device, bookie, promises = started(stack, tmp_path, mode)
@@ -117,8 +117,7 @@ def test_rot_and_a_power_cut(stack: ExitStack, tmp_path: Path, kind: int) -> Non
     assert promises.kept(unknown_ok=True)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("what", ["disk", "index"])
+@pytest.mark.parametrize(("mode", "what"), combinations(MODES, ["disk", "index"]))
 def test_an_older_copy(stack: ExitStack, tmp_path: Path, mode: str, what: str) -> None:
     device, bookie, promises = started(stack, tmp_path, mode)
     assert bookie.stop() == 0

@@ -172,7 +172,7 @@ class JavaProcess:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def wait_until(self, is_ready: Callable[[], object], timeout: float = 60.0) -> None:
+    def wait_until(self, is_ready: Callable[[], object], timeout: float = 200.0) -> None:
         """Waits until it is ready; fails with the end of its log if it ends or times out."""
         deadline = time.monotonic() + timeout
         while not is_ready():
@@ -181,7 +181,7 @@ class JavaProcess:
                 raise AssertionError(f"{self.name} {how}:\n{self.log_tail()}")
             time.sleep(0.05)
 
-    def stop(self, timeout: float = 30.0) -> int:
+    def stop(self, timeout: float = 120.0) -> int:
         """Sends SIGTERM, and waits; returns the exit status. Killed after the time-out."""
         if self.process is None:
             return 0

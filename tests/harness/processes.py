@@ -26,7 +26,7 @@ BKBOX = list(COMMAND)
 
 
 def bkbox(
-    *arguments: str, timeout: float = 60.0, check: bool = True, **kwargs: Any
+    *arguments: str, timeout: float = 120.0, check: bool = True, **kwargs: Any
 ) -> subprocess.CompletedProcess[str]:
     """Runs one command to its end."""
     done = subprocess.run(
@@ -69,7 +69,7 @@ class BookieProcess:
         self,
         *,
         wait: bool = True,
-        timeout: float = 60.0,
+        timeout: float = 200.0,
         environment: dict[str, str] | None = None,
         new_session: bool = False,
     ) -> BookieProcess:
@@ -93,7 +93,7 @@ class BookieProcess:
         for line in process.stderr:
             self.stderr += line
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
+    def wait_ready(self, timeout: float = 200.0) -> None:
         assert self.process is not None
         assert self.process.stdout is not None
         killer = threading.Timer(timeout, self.process.kill)
@@ -103,7 +103,7 @@ class BookieProcess:
         finally:
             killer.cancel()
         if line.strip() != f"ready 127.0.0.1:{self.port}":
-            self.process.wait(10)
+            self.process.wait(60)
             raise AssertionError(f"bookie {self.bookie_id} is not ready: {line!r}\n{self.stderr}")
 
     def status(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class BookieProcess:
             wait_for(lambda process=process: is_dead(process), f"the end of {process}", pause=0.01)
         self._close()
 
-    def stop(self, timeout: float = 40.0) -> int:
+    def stop(self, timeout: float = 120.0) -> int:
         """Sends SIGTERM and waits; returns the exit status."""
         if self.process is None:
             return 0

@@ -1,4 +1,4 @@
-"""Waits for a condition, which fail the test with what they waited for."""
+"""Waits for a condition, which fail the test with what they waited for. Patience costs nothing where it comes true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bkbox.launcher import waiting
 
 
 def wait_for(
-    condition: Callable[[], Any], what: str, timeout: float = 30.0, pause: float = 0.05
+    condition: Callable[[], Any], what: str, timeout: float = 120.0, pause: float = 0.05
 ) -> Any:
     """The first true value of condition()."""
     value = waiting.wait_until(condition, timeout, pause)

@@ -176,7 +176,7 @@ def test_certificates_and_users_are_read_anew_by_themselves(
     scene.users.write_text(f"reader:{SECRETS['reader']}\n")
     bookie.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
     options = scene.options(tls_ca_file=str(later.file))
-    wait_for(lambda: _is_refused(bookie.metadata, options), "the user to be unknown", timeout=20)
+    wait_for(lambda: _is_refused(bookie.metadata, options), "the user to be unknown")
     assert bookie.stop() == 0
 
 

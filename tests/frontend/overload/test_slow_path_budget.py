@@ -38,8 +38,8 @@ def test_clients_that_take_nothing_cannot_use_up_the_memory(make_bookie: MakeBoo
             wait_for(lambda: _most_memory(frontend) > much, "they hold much", pause=0.0)
             assert old.add(2, 0, b"x") == raw.EOK, "adds need no room"
             # Nobody who takes what is theirs waits for long, although those that take nothing would stay.
-            wait_for(lambda: old.add(2, 0, b"x") == raw.EOK, "room again", timeout=10)
-            wait_for(lambda: new.read3(1, 0).status == EOK, "reads, too", timeout=10)
+            wait_for(lambda: old.add(2, 0, b"x") == raw.EOK, "room again")
+            wait_for(lambda: new.read3(1, 0).status == EOK, "reads, too")
         assert _most_memory(frontend) < before + FRONTEND_HELD_BYTES_MAX + SLACK_BYTES
     with RawClient(bookie.port) as after:
         wait_for(lambda: after.add(2, 0, b"x") == raw.EOK, "room again")

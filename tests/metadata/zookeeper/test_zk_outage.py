@@ -31,7 +31,7 @@ def nothing_is_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.DEBUG)
     before = set(threading.enumerate())
     yield
-    wait_for(lambda: set(threading.enumerate()) <= before, "threads that are left", timeout=5)
+    wait_for(lambda: set(threading.enumerate()) <= before, "threads that are left")
     names = {record.name.partition(".")[0] for record in caplog.records}
     assert names <= {"bkbox", "asyncio"}
     assert not [record for record in caplog.records if record.exc_info]

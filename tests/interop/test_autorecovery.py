@@ -12,7 +12,7 @@ from tests.harness.waiting import wait_for
 from tests.interop.clients import Client
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import Bookie, InteropCluster
-from tests.interop.test_rereplication import read, wait_replaced, write
+from tests.interop.test_rereplication import read, wait_replaced, wait_unmarked, write
 from tests.repair.copies import hands
 
 
@@ -28,14 +28,6 @@ def is_marked(cluster: InteropCluster, ledgers: list[int]) -> bool:
             return set(ledgers) <= await our.store.underreplicated()
 
     return asyncio.run(look())
-
-
-def wait_unmarked(cluster: InteropCluster) -> None:
-    wait_for(
-        lambda: "{count=0}" in cluster.shell(["listunderreplicated"])[0][1],
-        "no mark to be left, as Apache's shell sees it",
-        pause=0.5,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,9 @@ client on bkbox's bookies, and bkbox's client on Apache's, cannot tell the diffe
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import pytest
 
 from tests.interop.clients import DIGESTS
@@ -17,14 +20,20 @@ Sides = tuple[str, InteropCluster]
 """Whose client, and the cluster."""
 
 
+@pytest.fixture(scope="module")
+def three_of(make_cluster: MakeCluster) -> Callable[[str], InteropCluster]:
+    """The cluster of a kind, started when it is needed first."""
+    return functools.cache(lambda kind: make_cluster(f"three-{kind}", **{kind: 3}))
+
+
 @pytest.fixture(
     scope="module",
     params=[("java", "java"), ("java", "bkbox"), ("bkbox", "java")],
     ids=["java-on-java", "java-on-bkbox", "bkbox-on-java"],
 )
-def sides(request: pytest.FixtureRequest, make_cluster: MakeCluster) -> Sides:
+def sides(request: pytest.FixtureRequest, three_of: Callable[[str], InteropCluster]) -> Sides:
     client, bookies = request.param
-    return client, make_cluster(f"{client}-on-{bookies}", **{bookies: 3})
+    return client, three_of(bookies)
 
 
 def alone(sides: Sides, protocol: str) -> Parties:

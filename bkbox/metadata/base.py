@@ -119,6 +119,12 @@ class MetadataStore(ABC):
     def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
         """The ledger now and after each change; None while there is no such ledger."""
 
+    @abstractmethod
+    async def ended_ledgers(self) -> list[LedgerId]:
+        """Every ledger whose metadata records an accepted loss (wire/metadata/loss.py), ascending. It may name one that
+        was deleted, or whose record was not written in the end.
+        """
+
     @property
     @abstractmethod
     def under_replication(self) -> UnderReplication:

@@ -678,10 +678,10 @@ class Supervisor:
         await self.jobs.run()
 
     async def refresh(self) -> None:
-        """Refreshes the workers' statistics."""
+        """Refreshes the statistics of the workers that make progress."""
 
         async def one(disk: Disk) -> None:
-            if not disk.usable:
+            if not disk.usable or self.progress.stall_of(disk.child) is not None:
                 return
             with contextlib.suppress(BkboxError, TimeoutError):
                 found = await disk.call(messages.GetStats(), timeout_s=_STATS_TIMEOUT_S)

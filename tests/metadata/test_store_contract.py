@@ -21,6 +21,7 @@ from bkbox.errors import (
 from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerState
+from bkbox.wire.metadata.loss import LossRecord, with_loss
 from bkbox.wire.metadata.service_info import HostPort, ServiceInfo, rpc_service_info
 from tests.metadata.metadata_peer import count_of, ledger_of, peer
 
@@ -64,6 +65,25 @@ def test_a_ledger_from_creation_to_deletion(uri: str) -> None:
                 await store.read_ledger(ledger)
             with pytest.raises(NoSuchLedgerError):
                 await store.write_ledger(closed, 1)
+
+    asyncio.run(scenario())
+
+
+def test_ledgers_that_record_a_loss_are_listed_until_they_are_deleted(uri: str) -> None:
+    async def scenario() -> None:
+        async with await connect(uri) as store:
+            assert await store.ended_ledgers() == []
+            for number in (12, 7, 9):
+                found = await store.create_ledger(ledger_of(number))
+                if number != 9:
+                    lost = with_loss(found.value, LossRecord(at_ms=1, end=3))
+                    await store.write_ledger(lost, found.version)
+            again = await store.read_ledger(LedgerId(7), latest=True)
+            more = with_loss(again.value, LossRecord(at_ms=2, end=3))
+            await store.write_ledger(more, again.version)
+            assert await store.ended_ledgers() == [7, 12]
+            await store.delete_ledger(LedgerId(7))
+            assert await store.ended_ledgers() == [12]
 
     asyncio.run(scenario())
 

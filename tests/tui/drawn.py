@@ -7,6 +7,7 @@ What is compared is their text: how Textual draws it changes from version to ver
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +15,17 @@ from bkbox_tui.app import Tui
 from bkbox_tui.keys import PANELS
 from textual.pilot import Pilot
 
-from tests.tui.screens import LARGE, NOW_MS, SMALL, Staged, in_limbo, lines_of, past, settled
+from tests.tui.screens import (
+    LARGE,
+    LOSSES,
+    NOW_MS,
+    SMALL,
+    Staged,
+    in_limbo,
+    lines_of,
+    past,
+    settled,
+)
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -54,7 +65,7 @@ def snapshot_of(panel: str, size: tuple[int, int]) -> Path:
 
 
 def _screen() -> Tui:
-    snapshots = list(past(in_limbo()))
+    snapshots = list(past(replace(in_limbo(), losses=LOSSES)))
     app = Tui(Staged(snapshots[-1]), wall_ms=lambda: NOW_MS, recordings=Path("/nonexistent"))
     for snapshot in snapshots:
         app.view.take(snapshot)

@@ -22,8 +22,10 @@ from bkbox.api.admin.status import (
     Counts,
     Device,
     DiskStatus,
+    EndedLedger,
     Latency,
     Limbo,
+    Losses,
     Process,
     Rates,
     Replay,
@@ -33,11 +35,16 @@ from bkbox.api.admin.status import (
     StatusWarning,
 )
 from bkbox.api.cluster.rows import BookieRow, Report, row_of
+from bkbox.base.words import counted
 from bkbox.errors import NoSuchLedgerError
 from bkbox.jobs.job import Amount, Blocker, Job, JobKind, JobState, ProgressEstimate, Rate
 
 SMALL, LARGE = (80, 24), (200, 60)
 NOW_MS = 1_700_000_000_000
+LOSSES = Losses(
+    1,
+    (EndedLedger(40, ("ended at entry 19, 2023-11-14 22:00:00 UTC by op@a: lost: entries 3-5",)),),
+)
 
 
 def process(role: Role, name: str, pid: int, mib: int, percent: float) -> Process:
@@ -113,7 +120,7 @@ def in_limbo(ledgers: int = 17, blocked: int = 1) -> Status:
     blockers = tuple(
         Blocker(
             ledger,
-            f"{ledger} entries are missing: 10.0.0.2:3181 is away",
+            f"{counted(ledger, 'entry', 'are')} missing: 10.0.0.2:3181 is away",
             "bring back 10.0.0.2:3181",
         )
         for ledger in range(1, blocked + 1)

@@ -11,13 +11,14 @@ from bkbox_tui.snapshot import DiskFiles, Snapshot
 
 from bkbox.api.admin.status import Status
 from bkbox.jobs.job import JobState
-from tests.tui.screens import healthy, in_limbo, limbo_job
+from tests.tui.screens import LOSSES, healthy, in_limbo, limbo_job
 
 FAILED = replace(healthy(), disks=(replace(healthy().disks[0], state="failed"), healthy().disks[1]))
 AWAY = replace(
     healthy(), disks=(replace(healthy().disks[0], state="out of service"), healthy().disks[1])
 )
 FULL = replace(healthy(), writable=False, read_only_reasons=("disk_full",))
+ENDED = replace(healthy(), losses=LOSSES)
 STARTING = replace(healthy(), state="starting", writable=False)
 
 
@@ -25,6 +26,7 @@ STARTING = replace(healthy(), state="starting", writable=False)
     ("status", "level", "words"),
     [
         (healthy(), Level.GOOD, "nothing is missing"),
+        (ENDED, Level.GOOD, "1 ledger ended with loss accepted"),
         (FAILED, Level.BAD, "/data/a failed"),
         (AWAY, Level.WARNING, "/data/a out of service"),
         (in_limbo(blocked=0), Level.WARNING, "17 ledgers in limbo"),
@@ -62,7 +64,7 @@ def test_how_long_is_what_the_slowest_says_and_unknown_where_one_does_not_know()
 def test_what_is_stuck_comes_before_warnings() -> None:
     steps = answers_of(Snapshot(0, in_limbo(blocked=1))).next_steps
     assert steps[0] == (
-        "ledger 1: 1 entries are missing: 10.0.0.2:3181 is away",
+        "ledger 1: 1 entry is missing: 10.0.0.2:3181 is away",
         "bring back 10.0.0.2:3181",
     )
     assert steps[1][1] == "bkbox job watch 3 --config bookie.toml"

@@ -81,7 +81,7 @@ def test_a_command_is_shown_whole_or_not_at_all() -> None:
 def test_the_repair_says_how_far_it_is_and_what_blocks_it() -> None:
     history, snapshot = history_of(in_limbo(17, 1))
     found = "\n".join(text(cards.repair(snapshot, history, 60, 8)))
-    for words in ("[X] 17 in limbo", " 15%", "1.0 MiB/s", "1 stuck: 1 entries are missing"):
+    for words in ("[X] 17 in limbo", " 15%", "1.0 MiB/s", "1 stuck: 1 entry is missing"):
         assert words in found
     assert "→ bring back 10.0.0.2:3181" in found
 

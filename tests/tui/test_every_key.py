@@ -189,9 +189,9 @@ async def shows_all_rows(seen: Seen, key: Key) -> None:
 
 
 async def sorts(seen: Seen, key: Key) -> None:
-    for column in ("disk", "why it stays in limbo", "what to do", "ledger"):
+    for column in ("ledger", "disk", "why", "what to do", "state"):
         await seen.press(key.key)
-        await seen.says(f"stuck: 2, by {column}")
+        await seen.says(f"2 stuck, by {column}")
 
 
 async def explains(seen: Seen, key: Key) -> None:

@@ -72,7 +72,9 @@ def safety(status: Status) -> tuple[Level, str]:
     if not status.writable:
         reasons = ", ".join(status.read_only_reasons) or "no reason given"
         return Level.WARNING, f"read-only: {reasons}; what it holds is safe"
-    return Level.GOOD, "yes: every disk is in service and nothing is missing"
+    ended = status.losses.ledgers
+    but = f"; {_ledgers(ended)} ended with loss accepted: panel 3" if ended else ""
+    return Level.GOOD, f"yes: every disk is in service and nothing is missing{but}"
 
 
 def _while_down(snapshot: Snapshot) -> Answers:

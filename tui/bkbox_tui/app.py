@@ -55,8 +55,17 @@ class Tui(App[None]):
     """
 
     TITLE = "bkbox"
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (30, "-tall")]
     CSS = """
     #panels { height: 1fr; }
+    .-short Panel > TextLabel.box { margin-top: 1; }
+    .-short Panel > TextLabel.box.first { margin-top: 0; }
+    .-short #disk-trends { height: 4; border: none; margin-top: 1; }
+    .-tall Panel { padding: 0; }
+    .-tall Panel > .title { display: none; }
+    .-tall Panel > .box { border: round $foreground 35%; padding: 0 1; }
+    .-tall Panel > .box:ansi { border: round ansi_default; border-title-color: ansi_default; }
+    .-tall Panel > .fills { height: 1fr; min-height: 6; }
     Tab { padding: 0 1 0 0; }
     #too-small { display: none; }
     .too-small #too-small { display: block; }
@@ -390,15 +399,18 @@ class Tui(App[None]):
         if ledger is None or not isinstance(source, Bookie):
             self.notify("there is no ledger under the cursor", severity="warning")
             return
-        page = Page(f"Ledger {ledger}", "asking its bookies …")
+        known = self.query_one(Limbo).records_of(ledger)
+        page = Page(f"Ledger {ledger}", "\n".join([*known, "asking its bookies …"]))
         self.push_screen(page, lambda _none: self._draw())
-        self.run_worker(self._explain(source, ledger, page), exclusive=True, group="explain")
+        self.run_worker(self._explain(source, ledger, known, page), exclusive=True, group="explain")
 
-    async def _explain(self, source: Bookie, ledger: int, page: Page) -> None:
+    async def _explain(
+        self, source: Bookie, ledger: int, known: tuple[str, ...], page: Page
+    ) -> None:
         try:
             text = explained(await source.explain(ledger))
         except BkboxError as error:
-            text = f"it cannot be told: {error}"
+            text = "\n".join([*known, f"it cannot be told: {error}"])
         page.say(text)
 
     def action_severity(self) -> None:

@@ -7,14 +7,16 @@ Figures have fields of a fixed width, so that nothing moves when they change.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bkbox.api.admin.status import DiskStatus, Process, Status
+from bkbox.base.words import counted
 from bkbox.jobs.job import JobKind, JobState
 from bkbox_tui.answers import Answers, at_work
 from bkbox_tui.charts import bar, top, trend
+from bkbox_tui.events import Event, Severity
 from bkbox_tui.formatting import Level, amount, micros, size, span
-from bkbox_tui.history import History
+from bkbox_tui.history import DiskHistory, History
 from bkbox_tui.snapshot import DiskFiles, Snapshot
 
 Part = tuple[str, str]
@@ -80,16 +82,16 @@ def repair(snapshot: Snapshot | None, history: History, width: int, height: int)
         stuck = len(limbo.blockers)
         level = Level.BAD if stuck else Level.WARNING
         said = f" {amount(limbo.ledgers)} in limbo "
-        space = max(0, width - 3 - len(said))
-        lines = [
-            (sign(level), (said, "strong"), (trend(history.limbo, min(space, 60))[0], level.style))
-        ]
+        space = min(60, max(0, width - 3 - len(said)))
+        *above, last = trend(history.limbo, space, 4 if height >= 12 else 1)
+        lines = [((" " * (3 + len(said)), ""), (each, level.style)) for each in above]
+        lines.append((sign(level), (said, "strong"), (last, level.style)))
         share = limbo.done / (limbo.ledgers + limbo.done)
         lines.append(_progress(share, width, Level.BUSY))
         speed = "waits" if mine is None or not mine.rate.bytes else f"{size(mine.rate.bytes)}/s"
         left = "left unknown" if limbo.eta_s is None else f"{span(limbo.eta_s)} left"
         lines.append(((cut(f"{speed:<11} {left}", width), ""),))
-        for number, blocker in enumerate(limbo.blockers[: max(1, (height - 4) // 2)]):
+        for number, blocker in enumerate(limbo.blockers[: max(1, (height - len(lines)) // 2)]):
             count = f"{stuck} stuck: " if number == 0 else ""
             lines.append(((cut(f"{count}{blocker.reason}", width), Level.BAD.style),))
             if height > 6:
@@ -97,6 +99,10 @@ def repair(snapshot: Snapshot | None, history: History, width: int, height: int)
     short = snapshot.status.copies.short
     if short:
         lines.append((sign(Level.WARNING), (cut(f" {amount(short)} copies short", width - 3), "")))
+    ended = snapshot.status.losses.ledgers
+    if ended:
+        said = f"{counted(ended, 'ledger')} ended with loss: panel 3"
+        lines.append(((cut(said, width), "muted"),))
     if not others and not limbo.ledgers and not short:
         lines.append((("no job at work", "muted"),))
     for job in others[: max(0, (height - len(lines)) // 2)]:
@@ -114,20 +120,58 @@ def _progress(share: float | None, width: int, level: Level) -> Line:
     return ((bar(share, max(1, width - 5)), level.style), (f" {figure}", ""))
 
 
+# ---- events -------------------------------------------------------------------------------------
+
+_EVENT_LEVELS = {Severity.WARNING: Level.WARNING, Severity.ERROR: Level.BAD}
+
+
+def events(found: Sequence[Event], width: int, height: int) -> list[Line]:
+    """The last ones, the newest last."""
+    if not found:
+        return [(("nothing since the screen was opened", "muted"),)]
+    return [_of_event(each, width) for each in list(found)[-height:]] if height > 0 else []
+
+
+def _of_event(event: Event, width: int) -> Line:
+    level = _EVENT_LEVELS.get(event.severity)
+    mark: Part = ("[ ]", "") if level is None else sign(level)
+    return (f"{event.at} ", "muted"), mark, (cut(f" {event.text}", width - 12), "")
+
+
 # ---- traffic ------------------------------------------------------------------------------------
 
 _LABEL, _NOW, _SCALE = 9, 10, 14
 _CHART_MAX = 9
 
 
+Series = tuple[str, Sequence[float], Callable[[float], str]]
+"""A name, the points, and the text of one of them."""
+
+
 def traffic(history: History, width: int, height: int) -> list[Line]:
-    """Adds and reads a second and their p99, each with its trend, what it is now and the top of its scale."""
-    series = (
+    """Adds and reads a second and their p99."""
+    series: tuple[Series, ...] = (
         ("adds", history.adds_per_s, _per_s),
         ("  p99", history.add_p99_us, _time),
         ("reads", history.reads_per_s, _per_s),
         ("  p99", history.read_p99_us, _time),
     )
+    return _trends(series, width, height)
+
+
+def disk_trends(history: DiskHistory, width: int, height: int) -> list[Line]:
+    """Adds, reads and bytes a second of a disk, and how busy its device is."""
+    series: tuple[Series, ...] = (
+        ("adds", history.adds_per_s, _per_s),
+        ("reads", history.reads_per_s, _per_s),
+        ("bytes/s", history.bytes_per_s, size),
+        ("busy", history.busy, lambda share: f"{share:.0%}"),
+    )
+    return _trends(series, width, height)
+
+
+def _trends(series: Sequence[Series], width: int, height: int) -> list[Line]:
+    """Each with its trend, what it is now and the top of its scale."""
     tall = max(1, min(_CHART_MAX, height // len(series)))
     chart = max(1, width - _LABEL - _NOW - _SCALE)
     lines: list[Line] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from bkbox.api.admin.status_diff import Severity, changes_of_jobs
 from bkbox.api.admin.status_diff import changes as changes_of_status
@@ -22,6 +23,11 @@ class Event:
     ms: int
     severity: Severity
     text: str
+
+    @property
+    def at(self) -> str:
+        """The time of day, in UTC."""
+        return datetime.fromtimestamp(self.ms / 1_000, UTC).strftime("%H:%M:%S")
 
 
 def changes(before: Snapshot | None, after: Snapshot) -> list[Event]:

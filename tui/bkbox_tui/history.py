@@ -18,9 +18,21 @@ def _series() -> deque[float]:
 
 
 @dataclass(slots=True)
+class DiskHistory:
+    """Of one disk: adds, reads and written bytes per second; ``busy``: the share of each interval in which its device
+    was busy."""
+
+    adds_per_s: deque[float] = field(default_factory=_series)
+    reads_per_s: deque[float] = field(default_factory=_series)
+    bytes_per_s: deque[float] = field(default_factory=_series)
+    busy: deque[float] = field(default_factory=_series)
+
+
+@dataclass(slots=True)
 class History:
     """Of the last POINTS snapshots: adds and reads per second, their p99 latencies in microseconds, ledgers in limbo.
-    ``busy``: the share of the last interval in which a disk's device was busy, by uuid of the disk."""
+    ``busy``: the share of the last interval in which a disk's device was busy, ``disks``: all of the last snapshots; by
+    uuid of the disk."""
 
     adds_per_s: deque[float] = field(default_factory=_series)
     reads_per_s: deque[float] = field(default_factory=_series)
@@ -28,6 +40,7 @@ class History:
     read_p99_us: deque[float] = field(default_factory=_series)
     limbo: deque[float] = field(default_factory=_series)
     busy: dict[str, float] = field(default_factory=dict)
+    disks: dict[str, DiskHistory] = field(default_factory=dict)
     _before: Snapshot | None = None
 
     def add(self, snapshot: Snapshot) -> None:
@@ -56,6 +69,14 @@ class History:
             for disk in status.disks
             if (share := _busy(earlier.get(disk.disk), disk, took_ms)) is not None
         }
+        self.disks = {disk.disk: self.disks.get(disk.disk, DiskHistory()) for disk in status.disks}
+        for disk in status.disks:
+            then = earlier[disk.disk].counts if disk.disk in earlier else disk.counts
+            series, now = self.disks[disk.disk], disk.counts
+            series.adds_per_s.append(max(0, now.adds - then.adds) * 1_000 / took_ms)
+            series.reads_per_s.append(max(0, now.reads - then.reads) * 1_000 / took_ms)
+            series.bytes_per_s.append(max(0, now.bytes - then.bytes) * 1_000 / took_ms)
+            series.busy.append(self.busy.get(disk.disk, 0.0))
 
 
 def _done(status: Status) -> tuple[int, int]:

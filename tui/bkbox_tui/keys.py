@@ -129,7 +129,6 @@ KEYS = (
         "copy",
         "Copy",
         "Copy the first command that is advised to the clipboard.",
-        ("overview",),
         in_footer=True,
     ),
     Key("escape", "leave", "Back", "End filters; then go back to the bookie of the beginning."),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -82,11 +82,15 @@ class Table(ScrollView, can_focus=True):
         columns: Sequence[str],
         *,
         id: str,
+        title: str = "",
+        fills: bool = False,
         tail: bool = False,
         right: Collection[str] = (),
     ) -> None:
-        """``tail``: a cursor in the last row stays in the last row; ``right``: columns of figures."""
-        super().__init__(id=id)
+        """``fills``: it takes the height that others leave; ``tail``: a cursor in the last row stays in the last row;
+        ``right``: columns of figures."""
+        super().__init__(id=id, classes="box fills" if fills else "box")
+        self.border_title = title
         self.titles = tuple(columns)
         self.tail = tail
         self._right = [title in right for title in columns]
@@ -187,12 +191,12 @@ class Table(ScrollView, can_focus=True):
         return [Segment(text[:4], coloured), Segment(text[4:], style)]
 
     def _fitting(self, edge: int) -> list[int]:
-        """The widths, without figures that the right edge would cut: half a figure is a wrong one; and without text of
-        which next to nothing would be seen."""
+        """The widths, without figures that the right edge would cut: half a figure is a wrong one; text is cut there,
+        and left out where next to nothing of it would be seen."""
         found, at = [], 0
         for wide, right in zip(self._widths, self._right, strict=True):
             fits = at + wide + 2 <= edge or (not right and edge - at >= _TEXT_MIN)
-            found.append(wide if fits else 0)
+            found.append(min(wide, edge - at - 2) if fits else 0)
             at += wide + 2 if wide and fits else 0
         return found
 
@@ -212,7 +216,8 @@ class Table(ScrollView, can_focus=True):
         self.scroll_to(y=top, animate=False)
         # The container, too, may show only a part of the table.
         place = self.virtual_region
-        line = Region(place.x, place.y + _HEADER + self.cursor_row - top, 1, 1)
+        top_line = place.y + self.gutter.top + _HEADER
+        line = Region(place.x, top_line + self.cursor_row - top, 1, 1)
         if isinstance(self.parent, Widget):
             self.parent.scroll_to_region(line, animate=False)
         if self.selected != before:
@@ -253,6 +258,8 @@ def _padded(cell: str, width: int, right: bool) -> str:
     if not width:
         return ""
     text = _cell(cell)
+    if cell_len(text) > width:
+        text = set_cell_size(text, width - 1) + "…"
     space = " " * (width - cell_len(text))
     return f" {space}{text} " if right else f" {text}{space} "
 

@@ -44,10 +44,14 @@ class TopBar(Static):
 
 
 class TextLabel(Static):
-    """Plain text that is drawn again when it changes, and changes the layout only when it needs more lines."""
+    """Plain text that is drawn again when it changes, and changes the layout only when it needs more lines. A box
+    without text is not there."""
 
-    def __init__(self, *, id: str, classes: str = "") -> None:
+    def __init__(self, *, id: str, classes: str = "", title: str = "") -> None:
         super().__init__("", id=id, classes=classes, markup=False)
+        self.border_title = title
+        if self.has_class("box"):
+            self.display = False
         self._said = ""
         self._shape: tuple[int, int] = (0, 0)
 
@@ -60,6 +64,8 @@ class TextLabel(Static):
             width,
         )
         self.update(text, layout=shape != self._shape)
+        if self.has_class("box"):
+            self.display = bool(text)
         self._said, self._shape = text, shape
 
 
@@ -76,8 +82,8 @@ class Card(Static):
     Card:ansi { border: round ansi_default; border-title-color: ansi_default; }
     """
 
-    def __init__(self, title: str, *, id: str) -> None:
-        super().__init__("", id=id, markup=False)
+    def __init__(self, title: str, *, id: str, classes: str = "") -> None:
+        super().__init__("", id=id, classes=classes, markup=False)
         self.border_title = title
         self._title = title
         self._said: list[Line] | None = None

@@ -28,9 +28,11 @@ from bkbox.api.admin.status_parts import (
     Device,
     DiskState,
     DiskStatus,
+    EndedLedger,
     Jobs,
     Latency,
     Limbo,
+    Losses,
     Metadata,
     Process,
     Quota,
@@ -60,9 +62,11 @@ __all__ = [
     "Device",
     "DiskState",
     "DiskStatus",
+    "EndedLedger",
     "Jobs",
     "Latency",
     "Limbo",
+    "Losses",
     "Metadata",
     "Process",
     "Quota",
@@ -117,6 +121,7 @@ class Status:
     scheduled_jobs: tuple[ScheduledJob, ...] = ()
     quotas: Quotas = field(default_factory=Quotas)
     copies: Copies = field(default_factory=Copies)
+    losses: Losses = field(default_factory=Losses)
     schema: int = SCHEMA_VERSION
 
 

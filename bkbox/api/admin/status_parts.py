@@ -237,6 +237,25 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedLedger:
+    """A ledger that was ended with loss accepted, and its records of loss (`bkbox ledger show`), shortened."""
+
+    ledger: int
+    records: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Ledgers of the cluster that were ended with loss accepted, as of ``checked_ms``: how many, None: not known; and
+    the last hundred of them. ``problem``: why nothing was learnt since."""
+
+    ledgers: int | None = None
+    listed: tuple[EndedLedger, ...] = ()
+    problem: str = ""
+    checked_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Jobs:
     """Long work: the jobs that have not ended, and how many of those that are remembered came to which end.
     ``bytes_per_second``: the limit of all together that an operator has set, 0 for none; None: as configured."""

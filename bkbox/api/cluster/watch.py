@@ -1,7 +1,7 @@
 """Polls the bookies of a cluster side by side: none of them delays another, and one that does not answer stays.
 
 At most one poll of a bookie is in flight, and each ends within TIMEOUT_S. A bookie is silent once its poll has failed
-or has taken longer than SLOW_S. If the list of members cannot be read, the last one stands.
+or has taken longer than SLOW_S. If the list of members cannot be read, or takes longer than that, the last one stands.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bkbox.errors import BkboxError
 SLOW_S = 1.1
 TIMEOUT_S = 8.0
 IN_FLIGHT_MAX = 64
+_NO_LIST = "the metadata store does not answer"
 
 ListMembers = Callable[[], Awaitable[Sequence[Member]]]
 Ask = Callable[[Member], Awaitable[Report | None]]
@@ -45,6 +46,7 @@ class ClusterWatch:
         self._clock = clock
         self._polls: dict[str, _Poll] = {}
         self._listing: asyncio.Task[None] | None = None
+        self._listing_since_s = 0.0
         self._listed_s: float | None = None
         self._started_s = clock()
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
@@ -53,7 +55,7 @@ class ClusterWatch:
     def poll(self) -> None:
         """Asks for the members, and each member that is not being asked already."""
         if self._listing is None or self._listing.done():
-            self._listing = asyncio.create_task(self._list())
+            self._listing, self._listing_since_s = asyncio.create_task(self._list()), self._clock()
         for poll in self._polls.values():
             self._begin(poll)
 
@@ -71,10 +73,13 @@ class ClusterWatch:
     @property
     def problem(self) -> str:
         """Why the list of members may be old, or is missing; "" if it is new."""
-        if not self._problem:
+        in_flight = self._listing is not None and not self._listing.done()
+        slow = in_flight and self._clock() - self._listing_since_s > SLOW_S
+        problem = self._problem or (_NO_LIST if slow else "")
+        if not problem:
             return ""
         since_s = self._started_s if self._listed_s is None else self._listed_s
-        return f"{self._problem}; the last list is {self._clock() - since_s:.0f} s old"
+        return f"{problem}; the last list is {self._clock() - since_s:.0f} s old"
 
     async def close(self) -> None:
         tasks = [poll.task for poll in self._polls.values()]
@@ -93,7 +98,7 @@ class ClusterWatch:
             self._problem = str(error)
             return
         except TimeoutError:
-            self._problem = "the metadata store does not answer"
+            self._problem = _NO_LIST
             return
         self._problem, self._listed_s = "", self._clock()
         for bookie in self._polls.keys() - found.keys():

@@ -69,6 +69,7 @@ def status_of(bookie: Supervisor, found: CollectedStatus) -> status.Status:
         scheduled_jobs=tuple(_scheduled_jobs(bookie)),
         quotas=_quotas(bookie),
         copies=_copies(bookie, found),
+        losses=found.losses,
     )
     return replace(document, warnings=warnings_of(bookie, document))
 

@@ -1,4 +1,4 @@
-"""Slow parts of the status document, cached: the cookies, and autorecovery in the cluster.
+"""Slow parts of the status document, cached: the cookies, autorecovery in the cluster, and its ended ledgers.
 
 The cookies are compared with the configuration file as it is now, not with the one that this start has read: the
 question is if the next start would refuse.
@@ -13,17 +13,20 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.status import Autorecovery, Cookies
+from bkbox.api.admin.status import Autorecovery, Cookies, EndedLedger, Losses
 from bkbox.api.status import cookie_report
 from bkbox.api.status.config_file import ConfigFile
 from bkbox.base.ids import BookieId
 from bkbox.base.words import error_text
-from bkbox.errors import BkboxError
+from bkbox.errors import BkboxError, NoSuchLedgerError
 from bkbox.supervisor.boot import cookies
 from bkbox.supervisor.boot.other_writers import other_writers
+from bkbox.wire.metadata.loss import losses_of
 
 if TYPE_CHECKING:
     from bkbox.config.schema import Config
@@ -38,6 +41,9 @@ _WAIT_S = 1.0
 _COUNTED_MAX = 10_000
 """Maximum number of under-replicated ledgers that are counted: a cluster in need may have more than it is good to list
 every few seconds."""
+
+_ENDED_LISTED = 100
+_RECORD_CHARACTERS = 300
 
 
 class CachedStatus:
@@ -60,6 +66,7 @@ class CachedStatus:
         self._other_writers: list[str] = []
         self.cookies = Cookies()
         self.autorecovery = Autorecovery()
+        self.losses = Losses()
 
     async def look(self) -> None:
         """Begins an inspection if one is due, and waits for it briefly. Raises nothing."""
@@ -85,6 +92,7 @@ class CachedStatus:
             await asyncio.gather(
                 _noting(self._compare(), self._cookies_failed),
                 _noting(self._ask_cluster(), self._cluster_failed),
+                _noting(self._list_ended(), self._losses_failed),
             )
         finally:
             self._looking = None
@@ -119,11 +127,31 @@ class CachedStatus:
             checked_ms=_now_ms(),
         )
 
+    async def _list_ended(self) -> None:
+        self.losses = replace(await losses_in(self._store), checked_ms=_now_ms())
+
     def _cookies_failed(self, problem: str) -> None:
         self.cookies = replace(self.cookies, problem=problem)
 
     def _cluster_failed(self, problem: str) -> None:
         self.autorecovery = replace(self.autorecovery, problem=problem)
+
+    def _losses_failed(self, problem: str) -> None:
+        self.losses = replace(self.losses, problem=problem)
+
+
+async def losses_in(store: MetadataStore) -> Losses:
+    """The ledgers of a cluster that were ended with loss accepted. Raises MetadataError."""
+    ended = await store.ended_ledgers()
+    listed = []
+    for ledger in ended[-_ENDED_LISTED:]:
+        with suppress(NoSuchLedgerError):  # deleted by other software
+            records = losses_of((await store.read_ledger(ledger)).value)
+            texts = (shorten(each.text, _RECORD_CHARACTERS, placeholder=" …") for each in records)
+            if records:
+                listed.append(EndedLedger(ledger, tuple(texts)))
+    unlisted = max(0, len(ended) - _ENDED_LISTED)
+    return Losses(unlisted + len(listed), tuple(listed))
 
 
 async def _noting(look: Awaitable[None], failed: Callable[[str], None]) -> None:

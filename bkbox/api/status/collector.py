@@ -12,7 +12,15 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bkbox.api.admin.status import Autorecovery, Clients, Cookies, Device, Process, SpaceUsage
+from bkbox.api.admin.status import (
+    Autorecovery,
+    Clients,
+    Cookies,
+    Device,
+    Losses,
+    Process,
+    SpaceUsage,
+)
 from bkbox.api.status.cached_status import CachedStatus
 from bkbox.api.status.config_file import ConfigFile
 from bkbox.api.status.host_stats import HostFigures
@@ -58,6 +66,10 @@ class CollectedStatus:
     def autorecovery(self) -> Autorecovery:
         return self._surroundings.autorecovery
 
+    @property
+    def losses(self) -> Losses:
+        return self._surroundings.losses
+
     def measured(self, process: Process) -> Process:
         return self._figures.measured(process)
 
@@ -85,13 +97,15 @@ class CollectedStatus:
         if frontend is None or not frontend.running:
             self.clients = None
             return
+        if self._bookie.progress.stall_of(frontend) is not None:
+            return
         with contextlib.suppress(BkboxError, TimeoutError):
             found = await frontend.control.call(messages.GetStats(), timeout_s=_TIMEOUT_S)
             assert isinstance(found, messages.Stats)
             self.clients = _known(Clients, found.values)
 
     async def _ask_for_space(self, disk: Disk) -> None:
-        if not disk.usable:
+        if not disk.usable or self._bookie.progress.stall_of(disk.child) is not None:
             return
         with contextlib.suppress(BkboxError, TimeoutError):
             found = await disk.call(messages.GetSpace(), timeout_s=_TIMEOUT_S)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from bkbox.api.admin.client import fetch_status
-from bkbox.api.admin.status import Copies, Limbo, Process, Quotas, Status, to_json
-from bkbox.base.words import moment, quoted
+from bkbox.api.admin.status import Copies, Limbo, Losses, Process, Quotas, Status, to_json
+from bkbox.base.words import counted, moment, quoted
 from bkbox.cli.bookie.job import print_jobs
 from bkbox.cli.lib.output import (
     Format,
@@ -62,6 +62,7 @@ def _print(document: Status) -> None:
             ("version", document.version),
             ("kernel", document.kernel),
             ("copies short", _copies(document.copies)),
+            *([("ended with loss", _losses(document.losses))] if document.losses.ledgers else []),
             *([("quotas", _quotas(document.quotas))] if document.quotas.owners else []),
         ]
     )
@@ -123,6 +124,14 @@ def _copies(copies: Copies) -> str:
     short = "not known" if copies.short is None else f"{copies.short:,}"
     parts = [short, *(["being compared"] if copies.checking else [])]
     return f"{', '.join(parts)}; last complete check: {moment(copies.checked_ms)}"
+
+
+def _losses(losses: Losses) -> str:
+    """How many ledgers, and the last of them."""
+    last = f"; the last: ledger {losses.listed[-1].ledger}" if losses.listed else ""
+    return (
+        f"{counted(losses.ledgers or 0, 'ledger')} of the cluster{last}; bkbox ledger list --lost"
+    )
 
 
 def _quotas(quotas: Quotas) -> str:

@@ -163,12 +163,12 @@ def cells(row: BookieRow) -> tuple[object, ...]:
         report.limbo,
         report.short,
         None if report.fill is None else f"{report.fill:.0%}",
-        None if report.adds is None else f"{report.adds:.0f}",
-        None if report.reads is None else f"{report.reads:.0f}",
+        None if report.adds is None else f"{report.adds:,.0f}",
+        None if report.reads is None else f"{report.reads:,.0f}",
         None if report.add_p99_us is None else f"{report.add_p99_us / 1000:.1f}",
         None if report.bytes is None else size(int(report.bytes)),
         None if report.jobs is None else ", ".join(report.jobs) or "0",
-        checked(report),
+        checked(report, "%m-%d %H:%M"),
         report.version,
     )
 
@@ -179,10 +179,10 @@ def state_text(row: BookieRow) -> str:
     return f"[{_SIGNS[row.verdict]}] {row.state}{silent}"
 
 
-def checked(report: Report) -> str | None:
-    """When the last complete check of its copies was."""
+def checked(report: Report, form: str = "%Y-%m-%d %H:%M") -> str | None:
+    """When the last complete check of its copies was, in UTC."""
     if report.checked_ms is None:
         return None
     if not report.checked_ms:
         return "never"
-    return datetime.fromtimestamp(report.checked_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(report.checked_ms / 1000, UTC).strftime(form)

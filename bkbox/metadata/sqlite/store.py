@@ -7,6 +7,7 @@ cluster        one: instance id, the next ledger id to give out
 ledger         ledger id, version, creation time (ms since 1970), metadata (wire/ledger_metadata)
 cookie         bookie id, version, cookie (wire/cookie)
 disk_record    bookie id, version, the bookie's record of its disks (supervisor/disks/witness.py)
+ended          ledger id, of each ledger whose metadata records an accepted loss
 registration   see registration.py
 others         see underreplication.py, maintenance.py, loglists.py
 =============  ==================================================================================
@@ -46,11 +47,12 @@ from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.versioned import Versioned
 from bkbox.wire.metadata import ledger_metadata, service_info
 from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.loss import losses_of
 from bkbox.wire.metadata.service_info import ServiceInfo
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version 1 had no tables for re-replication and maintenance, version 2 none for logs, version 3 none for records of
-disks."""
+disks, version 4 none for ended ledgers."""
 
 _DISK_RECORDS = """
     CREATE TABLE disk_record (
@@ -59,6 +61,8 @@ _DISK_RECORDS = """
         record BLOB NOT NULL
     ) WITHOUT ROWID
     """
+
+_ENDED_LEDGERS = "CREATE TABLE ended (ledger_id INTEGER PRIMARY KEY)"
 
 _TABLES = (
     "CREATE TABLE cluster (instance_id TEXT NOT NULL, next_ledger_id INTEGER NOT NULL)",
@@ -78,6 +82,7 @@ _TABLES = (
     ) WITHOUT ROWID
     """,
     _DISK_RECORDS,
+    _ENDED_LEDGERS,
     registration.TABLE,
     *underreplication.TABLES,
     maintenance.TABLE,
@@ -88,6 +93,11 @@ _UPGRADES = {
     1: (*underreplication.TABLES, maintenance.TABLE),
     2: (loglists.TABLE,),
     3: (_DISK_RECORDS,),
+    4: (
+        _ENDED_LEDGERS,
+        "INSERT INTO ended SELECT ledger_id FROM ledger "
+        "WHERE instr(metadata, CAST('bkbox.ended' AS BLOB))",  # loss.ENDED
+    ),
 }
 """The upgrade from each older version to the next one."""
 
@@ -200,6 +210,8 @@ class SqliteStore(MetadataStore):
                 "UPDATE ledger SET version = ?, metadata = ? WHERE ledger_id = ?",
                 (version + 1, data, ledger),
             )
+            if losses_of(metadata):
+                connection.execute("INSERT OR IGNORE INTO ended VALUES (?)", (ledger,))
             return Versioned(ledger_metadata.decode(ledger, data, ctime_ms), version + 1)
 
         return await self._database.write(update)
@@ -207,6 +219,7 @@ class SqliteStore(MetadataStore):
     async def delete_ledger(self, ledger: LedgerId) -> None:
         def delete(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM ledger WHERE ledger_id = ?", (ledger,))
+            connection.execute("DELETE FROM ended WHERE ledger_id = ?", (ledger,))
 
         await self._database.write(delete)
 
@@ -221,6 +234,13 @@ class SqliteStore(MetadataStore):
 
     def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
         return watch.watch(self._changes, lambda: self._find_ledger(ledger), recheck_s=None)
+
+    async def ended_ledgers(self) -> list[LedgerId]:
+        def select(connection: sqlite3.Connection) -> list[LedgerId]:
+            rows = connection.execute("SELECT ledger_id FROM ended ORDER BY ledger_id")
+            return [LedgerId(row[0]) for row in rows]
+
+        return await self._database.read(select)
 
     async def _find_ledger(self, ledger: LedgerId) -> Versioned[LedgerMetadata] | None:
         return await self._database.read(lambda c: self._select_ledger(c, ledger))

@@ -2,7 +2,12 @@
 
 A ledger is the znode at the path of its id; znodes with other names or at other depths are not listed and do no harm.
 Listing walks the tree in ascending order of ids, one leaf folder after the other, each after a ``sync``. A folder
-that vanishes meanwhile was empty. Source: AbstractZkLedgerManager.java, HierarchicalLedgerManager.java,
+that vanishes meanwhile was empty.
+
+``underreplication/ended/<ledger id>`` lists ledgers whose metadata records an accepted loss, so that they are found
+without reading all metadata; below ``underreplication`` Java reads only names that it knows.
+
+Source: AbstractZkLedgerManager.java, HierarchicalLedgerManager.java,
 LongHierarchicalLedgerManager.java.
 """
 
@@ -10,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 
 from bkbox.base.ids import MAX_ID, LedgerId
@@ -27,6 +33,7 @@ from bkbox.metadata.zookeeper.connection import Connection, Watch
 from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
 from bkbox.wire.metadata import ledger_metadata
 from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.loss import losses_of
 from bkbox.wire.metadata.paths import PathLayout, is_ledger_parent, ledger_path
 
 _KEEPS_NO_EMPTY_PARENTS = (PathLayout.HIERARCHICAL, PathLayout.LONG_HIERARCHICAL)
@@ -40,6 +47,7 @@ class Ledgers:
         self._zk = zk
         self._root = root
         self._layout = layout
+        self._ended = f"{root}/underreplication/ended"
 
     async def create(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
         ledger, token = metadata.ledger_id, metadata.creator_token
@@ -74,6 +82,9 @@ class Ledgers:
         data = ledger_metadata.encode(replace(metadata, creator_token=0))
         ledger_metadata.decode(ledger, data)
         path = self.path(ledger)
+        if losses_of(metadata):  # first: a record must not be there without it
+            with suppress(NodeExistsError):
+                await writes.create_branch(self._zk, self._root, f"{self._ended}/{ledger}", b"")
         try:
             node = await writes.set_data(self._zk, path, data, expected_version)
             return self._decoded(ledger, node)
@@ -92,6 +103,14 @@ class Ledgers:
         await writes.delete(self._zk, path)
         if self._layout in _KEEPS_NO_EMPTY_PARENTS:
             await writes.delete_empty_parents(self._zk, self._root, path)
+        await writes.delete(self._zk, f"{self._ended}/{ledger}")
+
+    async def ended(self) -> list[LedgerId]:
+        try:
+            names, _ = await self._zk.children(self._ended)
+        except NoNodeError:
+            return []
+        return sorted(LedgerId(int(name)) for name in names if _DIGITS.fullmatch(name))
 
     async def pages(self) -> AsyncIterator[list[LedgerId]]:
         async for leaf in self._leaves(self._root):

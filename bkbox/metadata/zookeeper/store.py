@@ -124,6 +124,10 @@ class ZooKeeperStore(MetadataStore):
     def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
         return follow(self._zk, lambda watch: self._ledgers.find(ledger, watch))
 
+    async def ended_ledgers(self) -> list[LedgerId]:
+        async with self._zk.deadline():
+            return await self._ledgers.ended()
+
     @property
     def under_replication(self) -> UnderReplication:
         return self._under_replication

@@ -4,6 +4,7 @@ The evidence of progress is an answer on the control channel. Every child reads 
 work, between two pieces of work, so an answer proves that the loop turns. A separate heartbeat thread would not prove
 it. One question is in flight at a time.
 
+A process that a signal has stopped answers nothing, whatever it answered a moment ago: the kernel says so at once.
 Without an answer three cases are told apart:
 
 ===================  ===========================================================================================
@@ -62,7 +63,8 @@ class Pulse:
         now_s = self._now_s()
         passed_s = min(now_s - self._looked_s, _STEPS_COUNTED * self._step_s)
         self._looked_s = now_s
-        if not self.child.running or self._question is None or self._question.done():
+        is_answered = self._question is None or self._question.done()
+        if not self.child.running or (is_answered and not is_stopped(self.child.pid)):
             self.unanswered_s = self.silent_s = self.idle_s = 0.0
             self._ticks = processor_ticks(self.child.pid) if self.child.running else 0
             if self.child.running:  # an ended child is restarted by the ChildSupervisor
@@ -95,6 +97,11 @@ def _doing(states: set[str], *, waits: bool, computes: bool) -> str:
     if states & {"T", "t"}:
         return STOPPED
     return COMPUTES if computes else IDLE
+
+
+def is_stopped(pid: int) -> bool:
+    """True if a signal has stopped the process, and none has continued it."""
+    return _stat(Path(f"/proc/{pid}/stat"))[:1] == ["T"]
 
 
 def waits_for_disk(pid: int) -> bool:

@@ -5,7 +5,8 @@ Each child is polled once a second (heartbeat.py), with or without a service man
 =======================  ======================================================================================
 without an answer for    what happens
 =======================  ======================================================================================
-STALL_SHOWN_S            it is stalled: status, warnings, health checks and metrics say so
+0, if it is stopped      it is stalled: status, warnings, health checks and metrics say so
+STALL_SHOWN_S            the same for one that does nothing
 SLOW_STALL_SHOWN_S       the same for one that waits for its disk, computes or starts, without any fault perhaps
 STALL_RESTART_S          it is killed, by its process id, and restarted as any child that has ended
 BUSY_RESTART_S           the same for one that computes all the time
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from bkbox.api.admin.status_parts import STOPPED
 from bkbox.base import limits
 from bkbox.supervisor.children.heartbeat import Pulse
 from bkbox.supervisor.children.process import Child
@@ -118,7 +120,8 @@ class Progress:
         if pulse is None or not pulse.child.running:
             return None
         slow_s = pulse.unanswered_s if pulse.serves else pulse.silent_s
-        is_idle = pulse.serves and pulse.idle_s >= limits.STALL_SHOWN_S
+        is_stopped = pulse.doing == STOPPED and pulse.idle_s > 0
+        is_idle = pulse.serves and (is_stopped or pulse.idle_s >= limits.STALL_SHOWN_S)
         if is_idle or slow_s >= limits.SLOW_STALL_SHOWN_S:
             return Stall(pulse.unanswered_s, pulse.doing)
         return None

@@ -30,6 +30,7 @@ from bkbox.metadata.maintenance import MaintenanceWindows
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.versioned import Versioned
 from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.loss import losses_of
 from bkbox.wire.metadata.service_info import ServiceInfo
 from proof.checks.check import Metadata
 from proof.checks.observer import Observer
@@ -224,6 +225,11 @@ class StaleView(MetadataStore):
         for start in range(0, len(ledgers), RANGE_LEDGERS_MAX):
             await self._way()
             yield [LedgerId(each) for each in ledgers[start : start + RANGE_LEDGERS_MAX]]
+
+    async def ended_ledgers(self) -> list[LedgerId]:
+        await self._way()
+        stored = self._truth.ledgers.items()
+        return sorted(LedgerId(each) for each, now in stored if losses_of(now[-1][1].value))
 
     async def watch_ledger(
         self, ledger: LedgerId

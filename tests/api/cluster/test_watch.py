@@ -19,13 +19,15 @@ class Stage:
         self.members = [Member(name, name, WRITABLE, admin=f"http://{name}") for name in names]
         self.fails: set[str] = set()
         self.hangs: set[str] = set()
-        self.away = False
+        self.away = self.listing_hangs = False
         self.asked: list[str] = []
         self.watch = ClusterWatch(self.list, self.ask, lambda: self.now)
 
     async def list(self) -> list[Member]:
         if self.away:
             raise MetadataUnavailableError("no ZooKeeper")
+        if self.listing_hangs:
+            await asyncio.Event().wait()
         return self.members
 
     async def ask(self, member: Member) -> Report:
@@ -127,6 +129,21 @@ def test_one_that_lost_its_registration_is_asked_where_it_answered_before() -> N
         await stage.look()
         (row,) = stage.watch.rows()
         assert (row.state, row.silent_s) == ("down", 4.0)
+
+    play(stage, story)
+
+
+def test_a_metadata_store_that_hangs_is_told_of_as_soon_as_a_bookie_is() -> None:
+    stage = Stage("a")
+
+    async def story() -> None:
+        await stage.look()
+        stage.listing_hangs = True
+        await stage.look()
+        assert stage.watch.problem == ""
+        stage.now += SLOW_S + 0.5
+        assert await stage.look() == {"a": ("writable", None)}
+        assert stage.watch.problem.startswith("the metadata store does not answer; the last list")
 
     play(stage, story)
 

@@ -20,6 +20,7 @@ from bkbox.metadata.base import RANGE_LEDGERS_MAX
 from bkbox.metadata.sqlite import database
 from bkbox.metadata.sqlite import store as sqlite
 from bkbox.wire.metadata import ledger_metadata
+from bkbox.wire.metadata.loss import LossRecord, with_loss
 from tests.metadata.metadata_peer import ledger_of, peer
 
 BOOKIE = BookieId("127.0.0.1:3181")
@@ -75,6 +76,7 @@ def test_a_file_of_before_there_were_records_of_disks_gets_the_table(uri: str, p
             await store.write_cookie(BookieId("b:1"), b"cookie", None)
         with closing(sqlite3.connect(path)) as old, old:
             old.execute("DROP TABLE disk_record")
+            old.execute("DROP TABLE ended")
             old.execute("PRAGMA user_version = 3")
         stores = await asyncio.gather(*(connect(uri) for _ in range(3)))
         for number, store in enumerate(stores):
@@ -86,6 +88,22 @@ def test_a_file_of_before_there_were_records_of_disks_gets_the_table(uri: str, p
         assert found.value == b"2"
         for store in stores:
             await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_of_before_ended_ledgers_were_listed_gets_the_list(uri: str, path: Path) -> None:
+    async def scenario() -> None:
+        async with await create(uri) as store:
+            for number in range(3):
+                await store.create_ledger(ledger_of(number))
+            lost = with_loss(ledger_of(1), LossRecord(at_ms=1, end=-1))
+            await store.write_ledger(lost, 0)
+        with closing(sqlite3.connect(path)) as old, old:
+            old.execute("DROP TABLE ended")
+            old.execute("PRAGMA user_version = 4")
+        async with await connect(uri) as store:
+            assert await store.ended_ledgers() == [1]
 
     asyncio.run(scenario())
 

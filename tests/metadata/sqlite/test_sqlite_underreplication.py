@@ -110,7 +110,15 @@ def test_a_file_of_before_there_was_re_replication_is_taken_on(tmp_path: Path) -
         async with await create(uri) as store:
             await store.create_ledger(ledger_of(7))
         with closing(sqlite3.connect(path)) as old, old:
-            for table in ("underreplicated", "setting", "lease", "rest", "log", "disk_record"):
+            for table in (
+                "underreplicated",
+                "setting",
+                "lease",
+                "rest",
+                "log",
+                "disk_record",
+                "ended",
+            ):
                 old.execute(f"DROP TABLE {table}")
             old.execute("PRAGMA user_version = 1")
         stores = await asyncio.gather(*(connect(uri) for _ in range(4)))

@@ -69,6 +69,37 @@ def test_what_a_process_does_that_gives_no_answer(children: list[Mute]) -> None:
     assert [pulse.idle_s for pulse in found] == [0.0, 11.0, 11.0]
 
 
+def test_a_stop_is_seen_before_an_answer_is_missed(children: list[Mute]) -> None:
+    child = Mute(ASLEEP)
+    children.append(child)
+    child.answers = True
+    now = [0.0]
+
+    async def go() -> None:
+        pulse = Pulse(cast(Any, child), 1.0, lambda: now[0])
+
+        async def look() -> None:
+            pulse.look(serves=True)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            now[0] += 1.0
+
+        await look()
+        await look()
+        assert pulse.idle_s == 0.0
+        process = psutil.Process(child.pid)
+        process.suspend()
+        wait_for(lambda: process.status() == psutil.STATUS_STOPPED, "the stop")
+        await look()
+        assert (pulse.doing, pulse.idle_s) == (STOPPED, 1.0)
+        process.resume()
+        wait_for(lambda: process.status() != psutil.STATUS_STOPPED, "the process to go on")
+        await look()
+        assert pulse.idle_s == 0.0
+
+    asyncio.run(go())
+
+
 def test_to_compute_is_progress_before_a_process_serves(children: list[Mute]) -> None:
     children += [Mute(BUSY), Mute(ASLEEP)]
     sleeping = psutil.Process(children[1].pid)

@@ -44,11 +44,11 @@ class Cluster(Listing):
         self._announcements: list[dict[str, str]] | str = ""
 
     def compose(self) -> ComposeResult:
-        yield TextLabel(id="cluster-summary")
+        yield TextLabel(id="cluster-summary", classes="box first", title="Cluster")
         yield from self.filter_line()
-        yield Table(COLUMNS, id="members", right=set(COLUMNS) - _LEFT)
-        yield TextLabel(id="member-details")
-        yield TextLabel(id="announced", classes="quiet")
+        yield Table(COLUMNS, id="members", title="Bookies", fills=True, right=set(COLUMNS) - _LEFT)
+        yield TextLabel(id="member-details", classes="box", title="Bookie")
+        yield TextLabel(id="announced", classes="box quiet", title="Network")
 
     async def on_unmount(self) -> None:
         with suppress(BkboxError):
@@ -135,7 +135,7 @@ def _cells(row: BookieRow, me: str) -> tuple[str, ...]:
 def details(row: BookieRow) -> str:
     """All that is known of a bookie."""
     report = row.report
-    lines = ["", f"{row.bookie}: {state_text(row)}"]
+    lines = [f"{row.bookie}: {state_text(row)}"]
     lines += [f"- {problem}" for problem in row.problems]
     if row.silent_s is not None:
         lines.append(f"no answer for {span(row.silent_s)}; registered as {row.mode}")
@@ -175,10 +175,10 @@ def _announced(found: list[dict[str, str]] | str, members: set[str]) -> str:
     """Lists bookies that announce themselves on the network; a text says why they are not known. An announcement is
     first contact, not proof of anything."""
     if isinstance(found, str):
-        return found and f"\n{found}"
+        return found
     if not found:
-        return "\nno bookie announces itself on this network"
-    lines = ["\nannounced on this network:"]
+        return "no bookie announces itself on this network"
+    lines = ["announced on this network:"]
     for each in found:
         where = "in the list" if each["id"] in members else f"of the cluster {each['instance']}"
         lines.append(f"- {each['id']}, {where}, bkbox {each['version']}, admin {each['admin']}")

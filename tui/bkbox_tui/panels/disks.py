@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
+from textual.events import Resize
 
 from bkbox.api.admin.status import DiskStatus, Status
-from bkbox_tui.cards import disk_level
+from bkbox_tui.cards import disk_level, disk_trends
 from bkbox_tui.charts import bar
 from bkbox_tui.formatting import amount, micros, size
+from bkbox_tui.history import History
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import line, percentage
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import TextLabel
+from bkbox_tui.widgets import Card, TextLabel
 
 _REST = ("ledgers", "cpu")
 
@@ -23,6 +25,7 @@ class Disks(Panel):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._status: Status | None = None
+        self._history = History()
         self._disks: dict[str, DiskStatus] = {}
 
     def compose(self) -> ComposeResult:
@@ -41,15 +44,18 @@ class Disks(Panel):
                 *_REST,
             ],
             id="all-disks",
+            title="Disks",
             right={"free", "busy", "adds/s", "reads/s", "written/s", "ledgers", "limbo", "cpu"},
         )
         yield TextLabel(id="disk-title", classes="title")
-        yield TextLabel(id="disk-details")
+        yield TextLabel(id="disk-details", classes="box first")
         stages = ["stage", "adds", "p50", "p99", "p99.9", "longest"]
-        yield Table(stages, id="stages", right=set(stages[1:]))
+        yield Table(stages, id="stages", title="Where the time of adds goes", right=set(stages[1:]))
+        yield Card("The last minutes", id="disk-trends", classes="box fills")
 
     def show(self, view: View) -> None:
         snapshot = view.snapshot
+        self._history = view.history
         self._status = status = snapshot.status if snapshot is not None else None
         self._disks = {disk.disk: disk for disk in status.disks} if status is not None else {}
         self.query_one("#all-disks", Table).show(
@@ -104,9 +110,17 @@ class Disks(Panel):
                 for stage in disk.stages
                 if stage.count
             ]
-        self.query_one("#disk-title", TextLabel).say(title)
+        self.entitle("#disk-title", "#disk-details", title)
         self.query_one("#disk-details", TextLabel).say(text)
         self.query_one("#stages", Table).show(stages)
+        trends = self.query_one("#disk-trends", Card)
+        history = self._history.disks.get("" if disk is None else disk.disk)
+        trends.display = history is not None
+        if history is not None:
+            trends.say(disk_trends(history, trends.inner, trends.size.height))
+
+    def on_resize(self, _event: Resize) -> None:
+        self.call_after_refresh(self._details)
 
 
 def _full(disk: DiskStatus) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from textual.app import ComposeResult
 
 from bkbox_tui.events import Event, Severity
@@ -26,8 +24,9 @@ class Events(Panel):
 
     def compose(self) -> ComposeResult:
         yield TextLabel(id="events-title", classes="title")
-        yield Table(["time (UTC)", "severity", "what"], id="all-events", tail=True)
-        yield TextLabel(id="event-details")
+        columns = ["time (UTC)", "severity", "what"]
+        yield Table(columns, id="all-events", fills=True, tail=True)
+        yield TextLabel(id="event-details", classes="box", title="Event")
 
     def show(self, view: View) -> None:
         self._events = [item for item in view.events if item.severity >= self._least][-_ROWS_MAX:]
@@ -35,9 +34,9 @@ class Events(Panel):
         title = (
             f"{len(self._events)} events as bad as '{self._least.name.lower()}' or worse{beyond}"
         )
-        self.query_one("#events-title", TextLabel).say(title)
+        self.entitle("#events-title", "#all-events", title)
         rows = [
-            (f"{item.ms} {item.text}", (_time(item.ms), _SIGNS[item.severity], item.text))
+            (f"{item.ms} {item.text}", (item.at, _SIGNS[item.severity], item.text))
             for item in self._events
         ]
         self.query_one("#all-events", Table).show(list(dict(rows).items()))
@@ -45,7 +44,7 @@ class Events(Panel):
     def on_table_row_selected(self, _event: object) -> None:
         chosen = self.query_one("#all-events", Table).selected
         texts = [item.text for item in self._events if f"{item.ms} {item.text}" == chosen]
-        self.query_one("#event-details", TextLabel).say("\n" + texts[0] if texts else "")
+        self.query_one("#event-details", TextLabel).say(texts[0] if texts else "")
 
     def clear(self) -> bool:
         was, self._least = self._least, Severity.INFO
@@ -54,7 +53,3 @@ class Events(Panel):
     def next_severity(self) -> None:
         """Raises the least severity shown; after the highest, all events are shown again."""
         self._least = Severity((self._least + 1) % len(Severity))
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%H:%M:%S")

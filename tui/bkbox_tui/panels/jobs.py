@@ -38,9 +38,11 @@ class Jobs(Panel):
         yield Table(
             ["job", "kind", "state", "done", "rate", "left", "blocked"],
             id="all-jobs",
+            title="Jobs",
+            fills=True,
             right={"job", "rate", "left", "blocked"},
         )
-        yield TextLabel(id="job-details")
+        yield TextLabel(id="job-details", classes="box", title="Job")
 
     def show(self, view: View) -> None:
         self._options = view.source.options if isinstance(view.source, Bookie) else ""
@@ -91,7 +93,6 @@ def _details(job: Job, options: str) -> list[str]:
         else f"at most {size(job.bytes_per_second)}/s"
     )
     lines = [
-        "",
         f"job {job.id}: {job.kind.value} {arguments}".rstrip() + f", {job.state.value}",
         f"{job.step or 'nothing said'}; {limit}",
         f"done: {counted(job.done.ledgers, 'ledger')}, {counted(job.done.entries, 'entry')}, {size(job.done.bytes)}",

@@ -31,10 +31,11 @@ class Cookies(Panel):
         self._differences: tuple[tuple[str, str, str, str], ...] = ()
 
     def compose(self) -> ComposeResult:
-        yield TextLabel(id="cookie-verdict")
-        yield Table(["where", "field", "is", "should be"], id="differences")
-        yield TextLabel(id="difference")
-        yield TextLabel(id="cookie-advice")
+        yield TextLabel(id="cookie-verdict", classes="box first", title="Cookies")
+        columns = ["where", "field", "is", "should be"]
+        yield Table(columns, id="differences", title="Differences", fills=True)
+        yield TextLabel(id="difference", classes="box", title="Difference")
+        yield TextLabel(id="cookie-advice", classes="box", title="What to do")
 
     def show(self, view: View) -> None:
         """Nothing: cookies do not change by the second; see ``look``."""
@@ -47,7 +48,7 @@ class Cookies(Panel):
             except BkboxError as error:
                 found = CookieView(None, problem=str(error))
             verdict = _VERDICTS[found.ok] + (f": {found.problem}" if found.problem else "")
-            advice = "" if found.ok or not found.advice else f"\nwhat to do: {found.advice}"
+            advice = "" if found.ok or not found.advice else f"what to do: {found.advice}"
             self._differences = found.differences
             rows = [
                 (str(number), (where, field, there, expected))
@@ -67,7 +68,7 @@ class Cookies(Panel):
         text = ""
         if chosen is not None and int(chosen) < len(self._differences):
             where, field, expected, there = self._differences[int(chosen)]
-            text = f"\n{where}: {field}\nis         {there}\nshould be  {expected}"
+            text = f"{where}: {field}\nis         {there}\nshould be  {expected}"
         self.query_one("#difference", TextLabel).say(text)
 
 
@@ -75,11 +76,12 @@ class Diagnostics(Panel):
     """Processes, and the configuration with the source of each value."""
 
     def compose(self) -> ComposeResult:
-        yield TextLabel(id="about")
+        yield TextLabel(id="about", classes="box first", title="Bookie")
         yield Static("Processes", classes="title")
-        yield Table(COLUMNS, id="processes")
+        yield Table(COLUMNS, id="processes", title="Processes", right=set(COLUMNS[2:]))
         yield Static("Configuration", classes="title")
-        yield Table(["key", "value", "from"], id="configuration")
+        columns = ["key", "value", "from"]
+        yield Table(columns, id="configuration", title="Configuration", fills=True)
 
     def show(self, view: View) -> None:
         status = view.snapshot.status if view.snapshot is not None else None

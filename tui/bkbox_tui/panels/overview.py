@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 
 from bkbox_tui import cards
@@ -21,7 +21,7 @@ class Overview(Panel):
     DEFAULT_CSS = """
     Overview { padding: 0; }
     Overview Horizontal { height: auto; }
-    Overview #repair { width: 3fr; }
+    Overview Vertical { width: 3fr; height: auto; }
     Overview #traffic { width: 5fr; }
     """
 
@@ -32,7 +32,9 @@ class Overview(Panel):
     def compose(self) -> ComposeResult:
         yield Card("Safe?", id="verdict")
         with Horizontal():
-            yield Card("Limbo and jobs", id="repair")
+            with Vertical():
+                yield Card("Limbo and jobs", id="repair")
+                yield Card("Events", id="events-lines")
             yield Card("Adds and reads", id="traffic")
         yield Card("Disks", id="disk-lines")
         yield Card("Processes", id="process-lines")
@@ -44,21 +46,37 @@ class Overview(Panel):
         disks = len(status.disks if status is not None else snapshot.files if snapshot else ())
         heights = dict(zip(_CARDS, heights_of(self.size.height, disks), strict=True))
         heights["traffic"] = heights["repair"]
+        heights["repair"], heights["events-lines"] = _halves(heights["traffic"])
         found = {card.id or "": card for card in self.query(Card)}
         for name, card in found.items():
             card.tall(heights[name])
         safe, repair, traffic = found["verdict"], found["repair"], found["traffic"]
+        events = found["events-lines"]
+        events.display = bool(heights["events-lines"])
         disk_lines, process_lines = found["disk-lines"], found["process-lines"]
         safe.level(answers.level)
         safe.say(cards.verdict(answers, safe.inner, heights["verdict"]))
         repair.say(cards.repair(snapshot, history, repair.inner, heights["repair"]))
-        traffic.say(cards.traffic(history, traffic.inner, heights["repair"]))
+        events.say(cards.events(view.events, events.inner, heights["events-lines"]))
+        traffic.say(cards.traffic(history, traffic.inner, heights["traffic"]))
         disk_lines.say(cards.disks(snapshot, history, disk_lines.inner, heights["disk-lines"]))
         process_lines.say(cards.processes(status, process_lines.inner, heights["process-lines"]))
 
     def on_resize(self, _event: Resize) -> None:
         if self._view is not None:
             self.call_after_refresh(self.show, self._view)
+
+
+_SHARED_FROM = 16
+"""Lines from which on the card of the repair shares its place with that of the events."""
+
+
+def _halves(height: int) -> tuple[int, int]:
+    """Lines inside the cards of the repair and of the events; 0: it is left out."""
+    if height < _SHARED_FROM:
+        return height, 0
+    events = (height - 2) // 2
+    return height - 2 - events, events
 
 
 _CARDS = ("verdict", "repair", "disk-lines", "process-lines")

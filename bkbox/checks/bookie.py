@@ -85,7 +85,7 @@ def _processes(status: Status) -> Iterator[Finding]:
         check = roles.get(process.role)
         if check is not None and process.running:
             yield check.ok(f"runs; {counted(process.restarts, 'restart')}")
-        elif check is not None:
+        elif check is not None and status.state != "stopping":
             bad = check.fail if check.severity == "fail" else check.warn
             yield bad(f"{_name(process, status)} is being started again")
         if process.restarts:

@@ -38,7 +38,13 @@ from bkbox.client.connection.pool import DiskSpace
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement.topology import NoTopology, Topology, topology_of
 from bkbox.config.schema import Config
-from bkbox.errors import BkboxError, BookieNotRunningError, NoSuchRouteError, PeerError
+from bkbox.errors import (
+    BkboxError,
+    BookieNotRunningError,
+    BookieUnresponsiveError,
+    NoSuchRouteError,
+    PeerError,
+)
 
 T = TypeVar("T")
 
@@ -83,15 +89,18 @@ class Asker:
         """Raises BkboxError."""
         if self.own is not None and self.own[0] == member.id:
             return await self._status(member, self.own[1])
+        why = "it publishes no admin API (http_listen)"
         if member.socket is not None and Path(member.socket).exists():
-            with contextlib.suppress(
-                BkboxError
-            ):  # another bookie's: every host may have one at this path
+            try:
                 return await self._status(member, Path(member.socket))
+            except BookieUnresponsiveError as error:
+                why = str(error)
+            except BkboxError:
+                pass  # another bookie's: every host may have one at this path
         if member.mode == DOWN and member.address is None:
             raise BookieNotRunningError("it is not registered in the metadata store")
         if member.admin is None:
-            return await self._by_wire(member, "it publishes no admin API (http_listen)")
+            return await self._by_wire(member, why)
         if not (member.version or "").startswith("bkbox"):
             return await self._java(member, member.admin)
         if self._reach is None:

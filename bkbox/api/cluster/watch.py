@@ -1,7 +1,8 @@
 """Polls the bookies of a cluster side by side: none of them delays another, and one that does not answer stays.
 
 At most one poll of a bookie is in flight, and each ends within TIMEOUT_S. A bookie is silent once its poll has failed
-or has taken longer than SLOW_S. If the list of members cannot be read, or takes longer than that, the last one stands.
+or has taken longer than SLOW_S, also if its port alone answered in the end. If the list of members cannot be read, or
+takes longer than that, the last one stands.
 """
 
 from __future__ import annotations
@@ -129,7 +130,11 @@ class ClusterWatch:
             except TimeoutError:
                 poll.failure = "it does not answer"
                 return
-        poll.report, poll.failure, poll.since_s = report, "", self._clock()
+        poll.report, poll.failure = report, ""
+        if report is not None and not report.state and self._clock() - poll.asked_s > SLOW_S:
+            poll.failure = "; ".join(report.problems)  # its status hangs, its port answers
+        if not poll.failure:
+            poll.since_s = self._clock()
 
     def _row(self, poll: _Poll, now: float) -> BookieRow:
         in_flight = poll.task is not None and not poll.task.done()

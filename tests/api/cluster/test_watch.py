@@ -20,6 +20,7 @@ class Stage:
         self.fails: set[str] = set()
         self.hangs: set[str] = set()
         self.away = self.listing_hangs = False
+        self.port_answers: asyncio.Event | None = None
         self.asked: list[str] = []
         self.watch = ClusterWatch(self.list, self.ask, lambda: self.now)
 
@@ -34,6 +35,9 @@ class Stage:
         self.asked.append(member.id)
         if member.id in self.hangs:
             await asyncio.Event().wait()
+        if self.port_answers is not None:
+            await self.port_answers.wait()
+            return Report(verdict="warn", problems=("its status hangs",))
         if member.id in self.fails:
             raise BookieNotRunningError("connection refused")
         return Report(state="writable", adds=1.0)
@@ -84,6 +88,26 @@ def test_one_that_hangs_is_silent_once_it_is_slow_and_asked_once() -> None:
         assert await stage.look() == {"a": ("writable", None), "b": ("no answer", SLOW_S + 0.5)}
         assert stage.asked.count("b") == 1
         assert stage.asked.count("a") == 2
+
+    play(stage, story)
+
+
+def test_one_whose_port_alone_answers_does_not_flicker() -> None:
+    stage = Stage("a")
+
+    async def story() -> None:
+        await stage.look()
+        for number in range(1, 4):
+            stage.port_answers = asyncio.Event()
+            await stage.look()
+            stage.now += 2.0
+            assert await stage.look() == {"a": ("no answer", 2.0 * number)}
+            stage.port_answers.set()
+            assert await stage.look() == {"a": ("no answer", 2.0 * number)}
+        assert stage.watch.rows()[0].problems == ("its status hangs",)
+        stage.port_answers = None
+        await stage.look()
+        assert await stage.look() == {"a": ("writable", None)}
 
     play(stage, story)
 

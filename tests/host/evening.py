@@ -190,7 +190,9 @@ def spend(evening: Evening) -> None:
             assert service.process.wait(60) == 4
             service.listener.wait("STATUS", "cookie mismatch")
         shown = evening.screen("evening-refused")
-        command = re.search(r"bkbox (cookie repair --config \S+)", shown.replace("\n", ""))
+        command = re.search(
+            r"bkbox (cookie repair --config \S+)", " ".join(shown.replace("│", " ").split())
+        )
         assert command is not None, shown
         evening.bkbox(*command[1].split(), "--dry-run")
         evening.bkbox(*command[1].split(), "--yes")

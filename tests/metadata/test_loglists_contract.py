@@ -103,6 +103,7 @@ def test_a_file_of_before_there_were_logs_gets_the_table(tmp_path: Path) -> None
     with sqlite3.connect(tmp_path / "cluster.db") as old:
         old.execute("DROP TABLE log")
         old.execute("DROP TABLE disk_record")
+        old.execute("DROP TABLE ended")
         old.execute("PRAGMA user_version = 2")
     old.close()
 

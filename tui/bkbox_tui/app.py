@@ -55,7 +55,7 @@ class Tui(App[None]):
     """
 
     TITLE = "bkbox"
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (30, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012 Textual's own
     CSS = """
     #panels { height: 1fr; }
     .-short Panel > TextLabel.box { margin-top: 1; }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Self
 
 from bkbox.errors import BkboxError
@@ -27,10 +26,7 @@ class ClosedAtEnd(ABC):
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, _kind: object, error: BaseException | None, _traceback: object
     ) -> None:
         """Raises the error that ended the writer, unless the block itself raised one."""
         failure: BaseException | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Awaitable
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 T = TypeVar("T")
@@ -25,12 +24,7 @@ class Inner(Generic[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         close = getattr(self._items, "aclose", None)
         if close is not None:
             await close()

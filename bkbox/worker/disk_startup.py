@@ -15,6 +15,7 @@ from bkbox.bookie.bookie import Bookie
 from bkbox.errors import IndexDamagedError
 from bkbox.ipc import messages
 from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.disk.format_disk import OpenIndex, open_level_store
 from bkbox.storage.disk.rebuild import Progress, rebuild_index
 from bkbox.storage.disk.reserve import make_room
 from bkbox.storage.files import Files
@@ -57,26 +58,37 @@ class Opening:
         return replaced(self._once(), rebuilt=why)
 
     def _once(self) -> OpenedDisk:
-        order = self.order
-        make_room(self.files, Path(order.path))
-        store = DiskStore.open(
-            self.files,
-            Path(order.path),
-            ack_after=AckAfter(order.ack_after),
-            journal_dir=Path(order.journal) if order.journal else None,
-            segment_bytes_max=order.segment_bytes_max,
-            checkpoint_bytes=order.checkpoint_bytes,
-            now_ms=self.wall_ms,
-            generation=order.generation,
+        make_room(self.files, Path(self.order.path))
+        return open_once(self.files, self.order, self.wall_ms, self.ticks_us)
+
+
+def open_once(
+    files: Files,
+    order: messages.OpenDisk,
+    wall_ms: Callable[[], int],
+    ticks_us: Callable[[], int],
+    open_index: OpenIndex = open_level_store,
+) -> OpenedDisk:
+    """Open the disk as it is. Raises IndexDamagedError, and what ``Opening.run`` raises."""
+    store = DiskStore.open(
+        files,
+        Path(order.path),
+        ack_after=AckAfter(order.ack_after),
+        journal_dir=Path(order.journal) if order.journal else None,
+        segment_bytes_max=order.segment_bytes_max,
+        checkpoint_bytes=order.checkpoint_bytes,
+        now_ms=wall_ms,
+        open_index=open_index,
+        generation=order.generation,
+    )
+    try:
+        report = store.replay(
+            order.host_crash,
+            is_clean=order.is_clean,
+            seen=(order.seen[0], order.seen[1], order.seen[2]),
         )
-        try:
-            report = store.replay(
-                order.host_crash,
-                is_clean=order.is_clean,
-                seen=(order.seen[0], order.seen[1], order.seen[2]),
-            )
-            bookie = Bookie(store, wall_ms=self.wall_ms, ticks_us=self.ticks_us)
-        except IndexDamagedError:
-            store.abandon()
-            raise
-        return OpenedDisk(store, bookie, report)
+        bookie = Bookie(store, wall_ms=wall_ms, ticks_us=ticks_us)
+    except IndexDamagedError:
+        store.abandon()
+        raise
+    return OpenedDisk(store, bookie, report)

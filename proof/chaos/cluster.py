@@ -14,7 +14,6 @@ import signal
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from bkbox.api.admin.client import fetch_status
@@ -253,13 +252,8 @@ class Cluster(LocalCluster):
         """What is kept at the end: the whole folder, history and logs, or nothing."""
         self._rng = rng
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         for bookie in self.bookies:
             bookie.unmount(keep=self.keep == "all")
         if self.keep == "nothing":

@@ -13,7 +13,6 @@ import socketserver
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
@@ -111,12 +110,7 @@ class Control(socketserver.ThreadingTCPServer):
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.shutdown()
         self._thread.join()
         self.server_close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import click
@@ -48,6 +48,13 @@ def job() -> None:
     Example:
       bkbox job list --config bookie.toml
     """
+
+
+def _control_command(command: Callable[..., None]) -> click.Command:
+    """A command of ``job`` that changes one job and prints it."""
+    for option in (prints(Job), output_option, _dry_run, target_option, _job_argument):
+        command = option(command)
+    return job.command(no_args_is_help=True)(command)
 
 
 @job.command("list")
@@ -127,12 +134,7 @@ def watch(ctx: click.Context, job_id: int | None, target: Target, output: Format
         time.sleep(_LOOK_EVERY_S)
 
 
-@job.command(no_args_is_help=True)
-@_job_argument
-@target_option
-@_dry_run
-@output_option
-@prints(Job)
+@_control_command
 def cancel(job_id: int, target: Target, dry_run: bool, output: Format) -> None:
     """Cancel a job. It ends with nothing half done; see with "bkbox job show" when it has.
 
@@ -145,12 +147,7 @@ def cancel(job_id: int, target: Target, dry_run: bool, output: Format) -> None:
     _control(target, job_id, JobAction.CANCEL, output, dry_run=dry_run)
 
 
-@job.command(no_args_is_help=True)
-@_job_argument
-@target_option
-@_dry_run
-@output_option
-@prints(Job)
+@_control_command
 def pause(job_id: int, target: Target, dry_run: bool, output: Format) -> None:
     """Let a job rest until "bkbox job resume", over restarts of the bookie too.
 
@@ -161,12 +158,7 @@ def pause(job_id: int, target: Target, dry_run: bool, output: Format) -> None:
     _control(target, job_id, JobAction.PAUSE, output, dry_run=dry_run)
 
 
-@job.command(no_args_is_help=True)
-@_job_argument
-@target_option
-@_dry_run
-@output_option
-@prints(Job)
+@_control_command
 def resume(job_id: int, target: Target, dry_run: bool, output: Format) -> None:
     """Let a job that was paused go on.
 

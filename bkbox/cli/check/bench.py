@@ -40,6 +40,15 @@ _STATUS_S = 10.0
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
+_size = click.option(
+    "--size",
+    type=click.IntRange(0, 4 << 20),
+    default=1024,
+    show_default=True,
+    help="Bytes of payload of an entry.",
+)
+
+
 @click.group()
 def bench() -> None:
     """Measure a bookie, the client, and the load generator itself.
@@ -76,13 +85,7 @@ def bench() -> None:
     show_default=True,
     help="Requests on their way per connection.",
 )
-@click.option(
-    "--size",
-    type=click.IntRange(0, 4 << 20),
-    default=1024,
-    show_default=True,
-    help="Bytes of payload of an entry.",
-)
+@_size
 @click.option(
     "--seconds",
     type=click.FloatRange(0.01),
@@ -271,13 +274,7 @@ def bookie(
     show_default=True,
     help="Entries on their way.",
 )
-@click.option(
-    "--size",
-    type=click.IntRange(0, 4 << 20),
-    default=1024,
-    show_default=True,
-    help="Bytes of payload of an entry.",
-)
+@_size
 @click.option(
     "--seconds",
     type=click.FloatRange(0.01),

@@ -13,7 +13,7 @@ from bkbox.base.words import counted
 from bkbox.checks.doctor import examine
 from bkbox.checks.registry import Finding, Verdict, worst
 from bkbox.cli.lib.exit_codes import ExitCode
-from bkbox.cli.lib.options import FILE
+from bkbox.cli.lib.options import config_file_option
 from bkbox.cli.lib.output import Format, message, output_option, print_document, print_table, prints
 
 _SIGNS = {"ok": "[+] ok", "warn": "[!] warn", "fail": "[X] fail"}
@@ -28,14 +28,7 @@ class Diagnosis:
 
 
 @click.command(no_args_is_help=True)
-@click.option(
-    "--config",
-    "config_file",
-    type=FILE,
-    required=True,
-    metavar="FILE",
-    help="Configuration of the bookie.",
-)
+@config_file_option
 @click.option("--quiet", is_flag=True, help="Leave out what is in order.")
 @click.option(
     "--wait",

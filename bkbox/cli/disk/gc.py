@@ -66,27 +66,25 @@ def status(config: Config, output: Format) -> None:
     Example:
       bkbox gc status --config bookie.toml
     """
-    path = admin_socket_path(config)
-    disks = admin.space(path)
-    jobs = last_jobs(client.jobs(path), JobKind.GC, JobKind.COMPACTION)
+    report = space_report(config, JobKind.GC, JobKind.COMPACTION)
     if output != "table":
-        print_document(asdict(SpaceReport(tuple(disks), tuple(jobs))), output)
+        print_document(asdict(report), output)
         return
     print_table(
         [
             *("disk", "sealed segments", "active", "used", "reclaimable"),
             *("ledgers", "trash", "remembered", "reserve"),
         ],
-        [_row(disk) for disk in disks],
+        [_row(disk) for disk in report.disks],
     )
-    for disk in disks:
+    for disk in report.disks:
         if disk.quarantined:
             names = ", ".join(map(str, disk.quarantined))
             message(f"{disk.path}: segments with parts that cannot be read: {names}")
         for segment, why in disk.kept.items():
             message(f"{disk.path}: segment {segment} is kept: {why}")
-    if jobs:
-        print_jobs(jobs, title="last runs")
+    if report.jobs:
+        print_jobs(report.jobs, title="last runs")
 
 
 def _row(disk: DiskSpace) -> tuple[object, ...]:
@@ -207,6 +205,8 @@ def _explain(item: dict[str, Any]) -> None:
         )
 
 
-def last_jobs(jobs: list[Job], *kinds: JobKind) -> list[Job]:
-    """The last jobs of these kinds."""
-    return [job for job in jobs if job.kind in kinds][-_SHOWN_JOBS:]
+def space_report(config: Config, *kinds: JobKind) -> SpaceReport:
+    """The disks of a running bookie, and its last jobs of these kinds."""
+    path = admin_socket_path(config)
+    jobs = [job for job in client.jobs(path) if job.kind in kinds]
+    return SpaceReport(tuple(admin.space(path)), tuple(jobs[-_SHOWN_JOBS:]))

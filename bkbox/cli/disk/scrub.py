@@ -13,7 +13,7 @@ from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.space import DiskSpace
 from bkbox.base.words import moment
 from bkbox.cli.bookie.job import print_jobs
-from bkbox.cli.disk.gc import SpaceReport, last_jobs
+from bkbox.cli.disk.gc import SpaceReport, space_report
 from bkbox.cli.lib.options import config_option
 from bkbox.cli.lib.output import (
     Format,
@@ -120,11 +120,9 @@ def status(config: Config, output: Format) -> None:
     Example:
       bkbox scrub status --config bookie.toml
     """
-    path = admin_socket_path(config)
-    disks = admin.space(path)
-    jobs = last_jobs(client.jobs(path), JobKind.SCRUB)
+    report = space_report(config, JobKind.SCRUB)
     if output != "table":
-        print_document(asdict(SpaceReport(tuple(disks), tuple(jobs))), output)
+        print_document(asdict(report), output)
         return
     print_table(
         ["disk", "last complete", "under way since", "segments with bad parts"],
@@ -135,11 +133,11 @@ def status(config: Config, output: Format) -> None:
                 _under_way(disk),
                 ", ".join(map(str, disk.quarantined)),
             )
-            for disk in disks
+            for disk in report.disks
         ],
     )
-    if jobs:
-        print_jobs(jobs, title="last runs")
+    if report.jobs:
+        print_jobs(report.jobs, title="last runs")
 
 
 def _under_way(disk: DiskSpace) -> str:

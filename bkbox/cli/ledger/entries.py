@@ -19,11 +19,11 @@ import click
 
 from bkbox.base.ids import LedgerId
 from bkbox.base.words import counted
-from bkbox.cli.ledger.format_ledger import would_create
+from bkbox.cli.ledger.create_ledger import create_ledger
 from bkbox.cli.lib.entry_input import batches, input_options
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import (
-    custom_of,
+    NewLedger,
     dry_run_option,
     ledger_argument,
     metadata_option,
@@ -32,7 +32,6 @@ from bkbox.cli.lib.options import (
 )
 from bkbox.cli.lib.output import Format, message, output_option, print_document, prints
 from bkbox.client import LedgerWriter, connect
-from bkbox.wire.metadata.ledger import DigestType
 from bkbox.wire.metadata.loss import loss_warnings
 
 
@@ -73,11 +72,7 @@ class ReadEntry:
 @prints(WriteReport)
 def write(
     metadata: str,
-    ensemble: int,
-    write_quorum: int | None,
-    ack_quorum: int | None,
-    digest: str,
-    ack_after: str | None,
+    new: NewLedger,
     password: bytes | None,
     files: tuple[Path, ...],
     chunk: int | None,
@@ -103,17 +98,9 @@ def write(
 
     async def go() -> WriteReport | None:
         async with connect(metadata) as client:
-            if dry_run:
-                await would_create(client, ensemble, write_quorum, ack_quorum)
+            writer = await create_ledger(client, new, password, dry_run=dry_run)
+            if writer is None:
                 return None
-            writer = await client.create_ledger(
-                ensemble_size=ensemble,
-                write_quorum=write_quorum,
-                ack_quorum=ack_quorum,
-                digest_type=DigestType[digest.upper()],
-                password=password or b"",
-                custom=custom_of(ack_after),
-            )
             message(f"writing ledger {writer.ledger_id}")
             async with _kept_open(writer) if keep_open or durable else writer:
                 async for batch in batches(files, chunk):

@@ -10,10 +10,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from bkbox.base.words import counted
-from bkbox.cli.lib.output import Format, message, print_document, print_fields, print_table
-from bkbox.client.client import Client
-from bkbox.errors import NotEnoughBookiesError
-from bkbox.protocol.quorum import QuorumSizes
+from bkbox.cli.lib.output import Format, print_document, print_fields, print_table
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.metadata.loss import ENDED, LossRecord, losses_of
 
@@ -51,18 +48,10 @@ class FragmentView:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Summary):
     """All of a ledger's metadata but its password. Values of ``custom`` are in base64, and in ``custom_text`` as they
     are where they are text; ``losses``: what was given up where it was ended with loss accepted."""
 
-    ledger_id: int
-    state: str
-    ensemble_size: int
-    write_quorum: int
-    ack_quorum: int
-    last_entry: int | None
-    length: int | None
-    loss: str | None
     digest_type: str | None
     ctime_ms: int | None
     custom: dict[str, str]
@@ -154,16 +143,3 @@ def _texts(found: LedgerMetadata) -> dict[str, str]:
         with suppress(UnicodeDecodeError):
             texts[key] = value.decode()
     return texts
-
-
-async def would_create(
-    client: Client, ensemble: int, write_quorum: int | None, ack_quorum: int | None
-) -> None:
-    """Prints the bookies that a new ledger would get. Raises NotEnoughBookiesError, QuorumSizeError."""
-    write = ensemble if write_quorum is None else write_quorum
-    ack = write // 2 + 1 if ack_quorum is None else ack_quorum
-    found = await client.placer.explain(QuorumSizes(ensemble, write, ack))
-    if not found.is_complete:
-        raise NotEnoughBookiesError("too few bookies: see `bkbox placement explain`")
-    bookies = ", ".join(map(str, found.ensemble))
-    message(f"would create a ledger, now on {bookies}; nothing was changed")

@@ -10,6 +10,7 @@ import click
 
 from bkbox.base.ids import LedgerId
 from bkbox.base.words import counted
+from bkbox.cli.ledger.create_ledger import create_ledger
 from bkbox.cli.ledger.end import end
 from bkbox.cli.ledger.entries import read, write
 from bkbox.cli.ledger.format_ledger import (
@@ -19,12 +20,11 @@ from bkbox.cli.ledger.format_ledger import (
     print_ledger,
     print_lost,
     summary,
-    would_create,
 )
 from bkbox.cli.ledger.repair import explain, recover
 from bkbox.cli.lib.options import (
+    NewLedger,
     confirm,
-    custom_of,
     dry_run_option,
     ledger_argument,
     metadata_option,
@@ -43,7 +43,7 @@ from bkbox.cli.lib.output import (
 )
 from bkbox.client import connect
 from bkbox.errors import NoSuchLedgerError
-from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 @click.group(no_args_is_help=True)
@@ -145,11 +145,7 @@ class CreatedLedger:
 @prints(CreatedLedger)
 def create(
     metadata: str,
-    ensemble: int,
-    write_quorum: int | None,
-    ack_quorum: int | None,
-    digest: str,
-    ack_after: str | None,
+    new: NewLedger,
     password: bytes | None,
     dry_run: bool,
     output: Format,
@@ -166,17 +162,9 @@ def create(
 
     async def go() -> LedgerId | None:
         async with connect(metadata) as client:
-            if dry_run:
-                await would_create(client, ensemble, write_quorum, ack_quorum)
+            writer = await create_ledger(client, new, password, dry_run=dry_run)
+            if writer is None:
                 return None
-            writer = await client.create_ledger(
-                ensemble_size=ensemble,
-                write_quorum=write_quorum,
-                ack_quorum=ack_quorum,
-                digest_type=DigestType[digest.upper()],
-                password=password or b"",
-                custom=custom_of(ack_after),
-            )
             await writer.abort()
             return writer.ledger_id
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -17,7 +17,7 @@ from bkbox.base.words import quoted, rate_of
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.errors import InvalidIdError
-from bkbox.wire.metadata.ledger import ACK_AFTER, DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 PASSWORD_VARIABLE = "BKBOX_LEDGER_PASSWORD"  # noqa: S105 - a name, not a password
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -62,6 +62,17 @@ def ledgers_argument(command: F) -> F:
     return click.argument("ledgers", metavar="[LEDGER]...", nargs=-1, type=_parse_ledger)(command)
 
 
+config_file_option = click.option(
+    "--config",
+    "config_file",
+    type=FILE,
+    required=True,
+    metavar="FILE",
+    help="Configuration of the bookie.",
+)
+"""``--config FILE``, passed to the command as ``config_file``, a path."""
+
+
 def config_option(command: F) -> F:
     """``--config FILE``, passed to the command as ``config``, the loaded configuration."""
 
@@ -69,14 +80,7 @@ def config_option(command: F) -> F:
     def load_first(*args: Any, config_file: Path, **kwargs: Any) -> Any:
         return command(*args, config=configuration.load(config_file, os.environ), **kwargs)
 
-    return click.option(
-        "--config",
-        "config_file",
-        type=FILE,
-        required=True,
-        metavar="FILE",
-        help="Configuration of the bookie.",
-    )(load_first)  # type: ignore[return-value]
+    return config_file_option(load_first)  # type: ignore[return-value]
 
 
 def metadata_option(command: F) -> F:
@@ -119,8 +123,34 @@ def password_option(command: F) -> F:
     )(read_first)  # type: ignore[return-value]
 
 
+class NewLedger(NamedTuple):
+    """Quorums and properties of a ledger to be created; None: the default."""
+
+    ensemble: int
+    write_quorum: int | None
+    ack_quorum: int | None
+    digest: DigestType
+    ack_after: str | None
+
+
 def quorum_options(command: Any) -> Any:
-    """``-e``, ``-w``, ``-a``, ``--digest`` and ``--ack-after`` of a ledger to be created."""
+    """``-e``, ``-w``, ``-a``, ``--digest`` and ``--ack-after``, passed to the command as ``new``, a NewLedger."""
+
+    @functools.wraps(command)
+    def with_new(
+        *args: Any,
+        ensemble: int,
+        write_quorum: int | None,
+        ack_quorum: int | None,
+        digest: str,
+        ack_after: str | None,
+        **kwargs: Any,
+    ) -> Any:
+        digest_type = DigestType[digest.upper()]
+        new = NewLedger(ensemble, write_quorum, ack_quorum, digest_type, ack_after)
+        return command(*args, new=new, **kwargs)
+
+    decorated = with_new
     for option in (
         click.option(
             "--ack-after",
@@ -149,13 +179,8 @@ def quorum_options(command: Any) -> Any:
             help="Bookies that the ledger is spread over.",
         ),
     ):
-        command = option(command)
-    return command
-
-
-def custom_of(ack_after: str | None) -> dict[str, bytes]:
-    """The custom metadata of a ledger with this ``--ack-after``."""
-    return {} if ack_after is None else {ACK_AFTER: ack_after.encode()}
+        decorated = option(decorated)
+    return decorated
 
 
 def dry_run_option(command: F) -> F:

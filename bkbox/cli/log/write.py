@@ -10,13 +10,12 @@ import click
 
 from bkbox.base.words import counted
 from bkbox.cli.lib.entry_input import batches, input_options
-from bkbox.cli.lib.options import metadata_option, password_option, quorum_options
+from bkbox.cli.lib.options import NewLedger, metadata_option, password_option, quorum_options
 from bkbox.cli.lib.output import Format, message, output_option, print_document, prints
 from bkbox.client import connect
 from bkbox.client.log import Compression, Log, LogOptions, LogWriter
 from bkbox.errors import ConfigError, InvalidIdError
 from bkbox.metadata.loglists import log_name
-from bkbox.wire.metadata.ledger import DigestType
 
 
 class _NameType(click.ParamType[str]):
@@ -68,11 +67,7 @@ class LogWriteReport:
 def write(
     name: str,
     metadata: str,
-    ensemble: int,
-    write_quorum: int | None,
-    ack_quorum: int | None,
-    digest: str,
-    ack_after: str | None,
+    new: NewLedger,
     password: bytes | None,
     files: tuple[Path, ...],
     chunk: int | None,
@@ -91,13 +86,13 @@ def write(
       journalctl -f | bkbox log write journal --metadata sqlite:cluster.db
       bkbox log write orders --metadata sqlite:cluster.db --file orders.jsonl --writer-id import-1
     """
-    if ack_after is not None:
+    if new.ack_after is not None:
         raise ConfigError(["--ack-after is not there for the ledgers of a log"])
     options = LogOptions(
-        ensemble_size=ensemble,
-        write_quorum=write_quorum,
-        ack_quorum=ack_quorum,
-        digest_type=DigestType[digest.upper()],
+        ensemble_size=new.ensemble,
+        write_quorum=new.write_quorum,
+        ack_quorum=new.ack_quorum,
+        digest_type=new.digest,
         password=password or b"",
         compression=Compression[compression.upper()],
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from bkbox.base.ids import LedgerId
@@ -41,12 +40,7 @@ class LedgerWatch:
         self._following = asyncio.get_running_loop().create_task(self._follow())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
 

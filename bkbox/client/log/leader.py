@@ -8,7 +8,6 @@ with ZooKeeper by its session, with SQLite by its lease.
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 from bkbox.client import arguments
@@ -54,10 +53,5 @@ class LeaderElection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self._candidacy.close()

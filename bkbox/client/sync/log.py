@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from bkbox.client.ledger.writer import LedgerWriter as AsyncWriter
@@ -39,12 +38,7 @@ class BlockingWriter(Generic[W]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._thread.is_here:
             self._thread.call(self._writer.__aexit__(kind, error, traceback), None)
 

@@ -23,6 +23,7 @@ from bkbox.errors import DamagedError
 from bkbox.storage.entries.entry_reader import Range
 from bkbox.storage.files import Files
 from bkbox.storage.index.memtable import Memtable
+from bkbox.storage.log.durable_log import DurableLog
 from bkbox.storage.log.ledger_counts import LedgerCounts
 from bkbox.storage.log.log_reader import LogReader
 from bkbox.storage.log.records import (
@@ -48,7 +49,6 @@ from bkbox.storage.log.segment import (
     scan,
 )
 from bkbox.storage.log.segmented_log import (
-    LogSync,
     RecordBatch,
     SegmentLog,
     list_segments,
@@ -77,7 +77,7 @@ def _retired(files: Files, disk: Path) -> RemovedSegments:
         return RemovedSegments()
 
 
-class EntryLog:
+class EntryLog(DurableLog):
     """Appends to and reads from the segments under ``<disk>/entrylog``."""
 
     def __init__(
@@ -90,8 +90,8 @@ class EntryLog:
     ) -> None:
         self._files = files
         self._directory = disk / ENTRY_LOG_DIR
-        self._log = SegmentLog(
-            files, self._directory, ENTRY_LOG_MAGIC, uuid, segment_bytes_max, now_ms
+        super().__init__(
+            SegmentLog(files, self._directory, ENTRY_LOG_MAGIC, uuid, segment_bytes_max, now_ms)
         )
         self._disk = disk
         self._counts = LedgerCounts()
@@ -113,10 +113,6 @@ class EntryLog:
     def footer(self) -> int:
         """Offset of the last footer of the segment, 0 if it has none."""
         return self._footer
-
-    @property
-    def failed(self) -> str | None:
-        return self._log.failed
 
     def segments(self) -> list[int]:
         """Ids of the segments that exist, ascending."""
@@ -188,40 +184,9 @@ class EntryLog:
         self._log.roll(self._footer)
         self._footer = 0
 
-    @property
-    def is_durable(self) -> bool:
-        """True if everything appended is durable."""
-        return self._log.is_durable
-
-    @property
-    def is_proven(self) -> bool:
-        """See SegmentLog."""
-        return self._log.is_proven
-
-    def prove(self) -> None:
-        """See SegmentLog."""
-        self._log.prove()
-
-    @property
-    def durable_end(self) -> tuple[int, int, int]:
-        """See SegmentLog."""
-        return self._log.durable_end
-
-    def set_generation(self, generation: int) -> None:
-        """Set the generation of the start that appends."""
-        self._log.generation = generation
-
     def counts(self) -> tuple[int, dict[int, int]]:
         """Records per ledger since the last footer, and the offset of that footer, for comparison between calls."""
         return self._footer, {ledger: entries for ledger, entries, _ in self._counts.items()}
-
-    def begin_sync(self) -> LogSync:
-        """See SegmentLog."""
-        return self._log.begin_sync()
-
-    def end_sync(self, sync: LogSync) -> None:
-        """See SegmentLog."""
-        self._log.end_sync(sync)
 
     def begin_writeback(self, size: int) -> Callable[[], None] | None:
         """See SegmentLog."""

@@ -14,13 +14,14 @@ from pathlib import Path
 from uuid import UUID
 
 from bkbox.storage.files import Files
+from bkbox.storage.log.durable_log import DurableLog
 from bkbox.storage.log.scan import SegmentFindings, distrust_memory, read_segment
 from bkbox.storage.log.segment import JOURNAL_MAGIC, SEGMENT_HEADER_BYTES, ScannedRecord
-from bkbox.storage.log.segmented_log import LogSync, Part, SegmentLog, list_segments
+from bkbox.storage.log.segmented_log import Part, SegmentLog, list_segments
 from bkbox.storage.log.tail import TailMark
 
 
-class Journal:
+class Journal(DurableLog):
     """Appends to, replays and retires the journal segments of one disk."""
 
     def __init__(
@@ -35,18 +36,14 @@ class Journal:
         self._directory = journal_dir / str(disk)
         files.mkdir(self._directory)
         files.fsync_dir(journal_dir)
-        self._log = SegmentLog(
-            files, self._directory, JOURNAL_MAGIC, disk, segment_bytes_max, now_ms
+        super().__init__(
+            SegmentLog(files, self._directory, JOURNAL_MAGIC, disk, segment_bytes_max, now_ms)
         )
 
     @property
     def segment(self) -> int:
         """Id of the segment that is appended to."""
         return self._log.segment
-
-    @property
-    def failed(self) -> str | None:
-        return self._log.failed
 
     def segments(self) -> list[int]:
         """Ids of the segments that exist, ascending."""
@@ -72,37 +69,6 @@ class Journal:
         if self._log.is_full_for(size):
             self.next_segment()
         self._log.append(parts, size)
-
-    @property
-    def is_durable(self) -> bool:
-        """True if everything appended is durable."""
-        return self._log.is_durable
-
-    @property
-    def is_proven(self) -> bool:
-        """See SegmentLog."""
-        return self._log.is_proven
-
-    def prove(self) -> None:
-        """See SegmentLog."""
-        self._log.prove()
-
-    @property
-    def durable_end(self) -> tuple[int, int, int]:
-        """See SegmentLog."""
-        return self._log.durable_end
-
-    def set_generation(self, generation: int) -> None:
-        """Set the generation of the start that appends."""
-        self._log.generation = generation
-
-    def begin_sync(self) -> LogSync:
-        """See SegmentLog."""
-        return self._log.begin_sync()
-
-    def end_sync(self, sync: LogSync) -> None:
-        """See SegmentLog."""
-        self._log.end_sync(sync)
 
     def replay(
         self,

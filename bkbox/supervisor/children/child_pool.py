@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from bkbox.base.host.interpreter import module_command
@@ -62,12 +61,7 @@ class ChildPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         for begun in self._waiting.values():
             begun.process.kill()
             begun.process.wait()

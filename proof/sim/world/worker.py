@@ -22,14 +22,14 @@ from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import Message
 from bkbox.storage.disk import rebuild
 from bkbox.storage.disk.checkpoint import write_checkpoint
-from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.files import Files
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import OrderedStore
-from bkbox.storage.log.records import AckAfter
 from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.control_handlers import opened, stopped
 from bkbox.worker.disk_service import DiskService
+from bkbox.worker.disk_startup import OpenedDisk, open_once
 from bkbox.worker.frontend_link import FrontLink
 from bkbox.worker.response_sender import RequestGroup
 from bkbox.worker.stages import Stages
@@ -309,16 +309,16 @@ class Worker:
     def _open(self, order: messages.OpenDisk) -> Message:
         rebuilt = ""
         try:
-            store, report = self._replayed(order)
+            disk = self._open_once(order)
         except IndexDamagedError as error:
             rebuilt = str(error)
             self.process.say("the index of %s is made anew: %s", order.path, error)
             self._rebuild(Path(order.path))
-            store, report = self._replayed(order)
+            disk = self._open_once(order)
+        store, bookie, report = disk.store, disk.bookie, disk.report
         self.process.say("replayed %s: %s", order.path, report)
         self.opened_at = self.process.scheduler.now
         self.store = store
-        bookie = Bookie(store, wall_ms=self._wall, ticks_us=self._ticks_us)
         self._service = DiskService(
             self.files,
             Path(order.path),
@@ -345,31 +345,11 @@ class Worker:
             write_checkpoint(self.files, disk, replaced(checkpoint, held=True))
         self._put_index(disk, fresh)
 
-    def _replayed(self, order: messages.OpenDisk) -> tuple[DiskStore, ReplayReport]:
+    def _open_once(self, order: messages.OpenDisk) -> OpenedDisk:
         def open_index(_files: Files, disk: Path, host_crash: bool) -> OrderedStore:
             return self._open_index(disk, host_crash, self.process)
 
-        store = DiskStore.open(
-            self.files,
-            Path(order.path),
-            ack_after=AckAfter(order.ack_after),
-            journal_dir=Path(order.journal) if order.journal else None,
-            segment_bytes_max=order.segment_bytes_max,
-            checkpoint_bytes=order.checkpoint_bytes,
-            now_ms=self._wall,
-            open_index=open_index,
-            generation=order.generation,
-        )
-        try:
-            report = store.replay(
-                order.host_crash,
-                is_clean=order.is_clean,
-                seen=(order.seen[0], order.seen[1], order.seen[2]),
-            )
-        except IndexDamagedError:
-            store.abandon()
-            raise
-        return store, report
+        return open_once(self.files, order, self._wall, self._ticks_us, open_index)
 
     def _stop(self, _order: messages.Stop) -> Message:
         self.process.after(0.0, self.process.die, "it was told to stop")

@@ -64,16 +64,6 @@ class Progress(Protocol):
         """Adds to the progress of this stage; ``size`` in bytes."""
 
 
-class NoProgress:
-    """A Progress that shows nothing."""
-
-    def stage(self, name: str, ledgers: int | None) -> None:
-        """See Progress."""
-
-    def add_progress(self, ledgers: int, size: int) -> None:
-        """See Progress."""
-
-
 @dataclass(frozen=True)
 class AuditPlan:
     """The work of an audit. ``unprobed_ids``: ids in gaps that are too long, which are not probed."""

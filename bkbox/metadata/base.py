@@ -195,10 +195,6 @@ class MetadataStore(ABC):
     async def bookies(self) -> dict[BookieId, RegisteredBookie]:
         """The bookies that are registered now."""
 
-    @abstractmethod
-    def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
-        """The registered bookies now and after each change, deaths included."""
-
     # ---- other software ---------------------------------------------------------------------
 
     async def read_znode(self, path: str) -> bytes:

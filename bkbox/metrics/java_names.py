@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bkbox.api.admin.status import DiskStatus, Status
-from bkbox.jobs.job import JobKind
 from bkbox.metrics.table import Sample
 
 _DIRS = ("ledgerDir", "indexDir")
@@ -84,14 +83,6 @@ def _stage_count(status: Status, name: str) -> float:
 
 def _usage(disk: DiskStatus) -> float:
     return 100 * (1 - disk.free_bytes / disk.total_bytes) if disk.total_bytes else 0.0
-
-
-def _compactions(status: Status) -> float:
-    return sum(
-        each.ended_ms is not None
-        for each in status.scheduled_jobs
-        if each.kind is JobKind.COMPACTION
-    )
 
 
 JAVA_METRICS: tuple[JavaMetric, ...] = (

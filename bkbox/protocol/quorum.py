@@ -43,11 +43,6 @@ class QuorumSizes:
         """QC: the number of negatives of a write set that proves that the entry was never acknowledged."""
         return self.write_quorum - self.ack_quorum + 1
 
-    @property
-    def ensemble_coverage(self) -> int:
-        """EC: the number of bookies that leaves no AQ of the ensemble untouched, whatever the striping."""
-        return self.ensemble_size - self.ack_quorum + 1
-
     def write_set(self, entry: int) -> tuple[int, ...]:
         """Positions in the ensemble that hold the entry, in write order."""
         return write_set(entry, self.ensemble_size, self.write_quorum)

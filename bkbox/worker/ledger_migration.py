@@ -128,11 +128,6 @@ class LedgerMigrations:
         found = self._store.ledgers(after)
         return (each for each in found if not self._is_away(each[0]))
 
-    @property
-    def is_busy(self) -> bool:
-        """True if any ledger is arriving or leaving."""
-        return bool(self._arriving or self._leaving)
-
     def _is_away(self, ledger: int) -> bool:
         """True if the disk holds data of a ledger that is assigned to another disk."""
         return ledger in self._arriving or ledger in self._gone

@@ -17,13 +17,14 @@ from bkbox.audit.engine import LocalEngine
 from bkbox.audit.execute import RepairJob, chunks_of
 from bkbox.audit.plan import Action, Step, plan_of
 from bkbox.audit.report import write_report
-from bkbox.audit.run import NoProgress, Summary, plan_audit, run_audit
+from bkbox.audit.run import Summary, plan_audit, run_audit
 from bkbox.audit.tables import read_table, rows_of
 from bkbox.base.ids import LedgerId
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
 from tests.harness.cluster import pretend_a_failed_sync
 from tests.harness.processes import bkbox
+from tests.harness.progress import NoProgress
 from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster
 

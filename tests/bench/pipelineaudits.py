@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from bkbox.audit.engine import LocalEngine
-from bkbox.audit.run import AuditPlan, NoProgress, Summary, plan_audit, run_audit
+from bkbox.audit.run import AuditPlan, Summary, plan_audit, run_audit
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.metadata import connect
 from bkbox.repair.bounded_gather import bounded_gather
+from tests.harness.progress import NoProgress
 
 PROCESSES = 2
 ENGINES = 2

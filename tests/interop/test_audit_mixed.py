@@ -15,10 +15,11 @@ pytest.importorskip("pyarrow")
 from bkbox.audit.engine import LocalEngine
 from bkbox.audit.execute import Outcome, RepairJob, chunks_of
 from bkbox.audit.plan import BY_PERSONS, Action, Step, plan_of
-from bkbox.audit.run import NoProgress, Summary, plan_audit, run_audit
+from bkbox.audit.run import Summary, plan_audit, run_audit
 from bkbox.audit.tables import read_table, rows_of
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
+from tests.harness.progress import NoProgress
 from tests.interop.conftest import MakeCluster
 
 LEDGERS = 6

@@ -18,13 +18,14 @@ from bkbox.audit.engine import LocalEngine
 from bkbox.audit.execute import Outcome, RepairJob, chunks_of
 from bkbox.audit.job import TABLES
 from bkbox.audit.plan import Action, Step, plan_of
-from bkbox.audit.run import FINDINGS, SUMS, NoProgress, Summary, plan_audit, run_audit
+from bkbox.audit.run import FINDINGS, SUMS, Summary, plan_audit, run_audit
 from bkbox.audit.tables import read_table, rows_of
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
 from tests.harness.cluster import pretend_a_failed_sync
 from tests.harness.java import CHECKOUT
 from tests.harness.processes import bkbox
+from tests.harness.progress import NoProgress
 from tests.harness.waiting import wait_for
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import BkboxBookie, InteropCluster

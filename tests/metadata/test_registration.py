@@ -22,6 +22,7 @@ from bkbox.metadata.sqlite.registration import LEASE_MS, Row
 from bkbox.metadata.sqlite.store import SqliteStore, create
 from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.metadata.metadata_peer import peer
+from tests.metadata.until import until_bookies
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)
@@ -152,9 +153,7 @@ def test_a_row_that_was_lost_comes_back(tmp_path: Path, monkeypatch: pytest.Monk
             await store.register(BOOKIE, INFO, read_only=True)
             with closing(sqlite3.connect(path)) as other, other:
                 other.execute("DELETE FROM registration")
-            async for bookies in store.watch_bookies():
-                if bookies == {BOOKIE: RegisteredBookie(True, INFO)}:
-                    break
+            await until_bookies(store, {BOOKIE: RegisteredBookie(True, INFO)}.__eq__)
 
     asyncio.run(scenario())
 
@@ -176,9 +175,7 @@ def test_a_store_that_is_not_there_for_a_while_raises_nothing_into_the_bookie(
                 assert await store.bookies() == {BOOKIE: RegisteredBookie(False, INFO)}
                 other.execute("ROLLBACK")
             assert "is not renewed" in caplog.text
-            async for bookies in store.watch_bookies():
-                if bookies[BOOKIE].read_only:
-                    break
+            await until_bookies(store, lambda found: found[BOOKIE].read_only)
 
     asyncio.run(scenario())
 

@@ -19,11 +19,12 @@ from bkbox.errors import (
     VersionConflictError,
 )
 from bkbox.metadata import connect, init_cluster
-from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.base import MetadataStore, RegisteredBookie
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerState
 from bkbox.wire.metadata.loss import LossRecord, with_loss
 from bkbox.wire.metadata.service_info import HostPort, ServiceInfo, rpc_service_info
 from tests.metadata.metadata_peer import count_of, ledger_of, peer
+from tests.metadata.until import until_bookies
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)
@@ -402,17 +403,20 @@ def test_the_last_change_of_another_process_is_seen(uri: str) -> None:
     asyncio.run(scenario())
 
 
+def _sides(found: dict[BookieId, RegisteredBookie]) -> list[bool]:
+    return [each.read_only for each in found.values()]
+
+
 def test_bookies_are_seen_to_come_change_sides_and_go(uri: str) -> None:
     async def scenario() -> None:
         async with await connect(uri) as store, await connect(uri) as other:
-            watch = store.watch_bookies()
-            assert await anext(watch) == {}
+            assert await store.bookies() == {}
             mine = await other.register(BOOKIE, INFO, read_only=False)
-            assert [b.read_only for b in (await anext(watch)).values()] == [False]
+            await until_bookies(store, lambda found: _sides(found) == [False])
             await mine.set_read_only(True)
-            assert [b.read_only for b in (await anext(watch)).values()] == [True]
+            await until_bookies(store, lambda found: _sides(found) == [True])
             await mine.close()
-            assert await anext(watch) == {}
+            await until_bookies(store, lambda found: not found)
 
     asyncio.run(scenario())
 

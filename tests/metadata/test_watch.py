@@ -16,6 +16,7 @@ from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.sqlite.watch import Changes, watch
 from tests.metadata.metadata_peer import ledger_of, peer
+from tests.metadata.until import until_bookies
 
 ONE = LedgerId(1)
 BOOKIE = BookieId("b:1")
@@ -30,12 +31,10 @@ async def store_at(tmp_path: Path) -> AsyncIterator[MetadataStore]:
 def test_a_bookie_that_is_killed_vanishes_though_nothing_is_written(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with store_at(tmp_path) as store:
-            watch = store.watch_bookies()
-            assert await anext(watch) == {}
             with peer(f"sqlite:{tmp_path}/cluster.db", "register", BOOKIE) as process:
-                assert list(await anext(watch)) == [BOOKIE]
+                await until_bookies(store, lambda found: list(found) == [BOOKIE])
                 process.send_signal(signal.SIGKILL)
-                assert await anext(watch) == {}
+                await until_bookies(store, lambda found: not found)
 
     asyncio.run(scenario())
 
@@ -99,7 +98,7 @@ def test_a_value_is_read_once_for_each_change() -> None:
             return 7
 
         changes = Changes(mark)
-        values = watch(changes, read, recheck_s=None)
+        values = watch(changes, read)
         assert await anext(values) == 7
         waiting = asyncio.ensure_future(anext(values))
         await enough.wait()

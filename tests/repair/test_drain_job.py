@@ -97,7 +97,8 @@ class Bookie:
 
     def close(self) -> None:
         for side in self.sides:
-            assert not side.moves.is_busy
+            assert not side.moves._arriving
+            assert not side.moves._leaving
             side.end()
 
 

@@ -24,11 +24,12 @@ from bkbox.audit.imports import ImportJob
 from bkbox.audit.job import TABLES
 from bkbox.audit.metadata_scan import gather
 from bkbox.audit.plan import plan_of
-from bkbox.audit.run import SUMS, NoProgress, plan_audit, run_audit
+from bkbox.audit.run import SUMS, plan_audit, run_audit
 from bkbox.audit.tables import read_table
 from bkbox.errors import BkboxError
 from tests.audit.forging import forge
 from tests.harness.java import CHECKOUT
+from tests.harness.progress import NoProgress
 from tests.repair.copies import Cluster, Hands, payload
 from tests.spark.sparkledgers import closed, in_cluster
 

@@ -47,7 +47,7 @@ class SqliteLogLists(LogLists):
         return await self._database.write(put)
 
     def watch(self, name: str) -> AsyncIterator[Versioned[bytes] | None]:
-        return watch.watch(self._changes, lambda: self.find(name), recheck_s=None)
+        return watch.watch(self._changes, lambda: self.find(name))
 
     async def names(self) -> list[str]:
         rows = await self._database.read(

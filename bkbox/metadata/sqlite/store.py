@@ -101,9 +101,6 @@ _UPGRADES = {
 }
 """The upgrade from each older version to the next one."""
 
-_RECHECK_BOOKIES_S = 0.25
-"""Polling interval: a bookie that dies changes nothing in the file."""
-
 
 def wall_clock_ms() -> int:
     """Milliseconds since 1970."""
@@ -233,7 +230,7 @@ class SqliteStore(MetadataStore):
             after = page[-1]
 
     def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
-        return watch.watch(self._changes, lambda: self._find_ledger(ledger), recheck_s=None)
+        return watch.watch(self._changes, lambda: self._find_ledger(ledger))
 
     async def ended_ledgers(self) -> list[LedgerId]:
         def select(connection: sqlite3.Connection) -> list[LedgerId]:
@@ -349,9 +346,6 @@ class SqliteStore(MetadataStore):
                 raise MetadataError(f"metadata store {self._database.path}: {error}") from error
             found[bookie] = RegisteredBookie(bool(row.read_only), info)
         return found
-
-    def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
-        return watch.watch(self._changes, self.bookies, recheck_s=_RECHECK_BOOKIES_S)
 
     # ---- lifetime ---------------------------------------------------------------------------
 

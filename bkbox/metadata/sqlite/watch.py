@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from bkbox.errors import HandleClosedError, MetadataError, MetadataUnavailableError
@@ -54,21 +53,17 @@ class Changes:
             await asyncio.sleep(POLL_INTERVAL_S)
 
 
-async def watch(
-    changes: Changes, read: Callable[[], Awaitable[V]], recheck_s: float | None
-) -> AsyncIterator[V]:
+async def watch(changes: Changes, read: Callable[[], Awaitable[V]]) -> AsyncIterator[V]:
     """The value that ``read`` gives, now and whenever it differs from the one before.
 
-    It is read after every change, and every ``recheck_s`` if it changes with time alone. Raises what the first
-    ``read`` raises; later MetadataUnavailableError is retried. Ends when the store is closed.
+    It is read after every change. Raises what the first ``read`` raises; later MetadataUnavailableError is retried.
+    Ends when the store is closed.
     """
     changed = changes.next()
     value = await read()
     yield value
     while True:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(recheck_s):
-                await changed.wait()
+        await changed.wait()
         changed = changes.next()
         try:
             newer = await _read_when_available(read)

@@ -13,7 +13,7 @@ import logging
 from bkbox.base.ids import BookieId, bookie_id
 from bkbox.errors import EncodingError, InvalidIdError
 from bkbox.metadata.base import RegisteredBookie
-from bkbox.metadata.zookeeper.connection import Connection, Watch
+from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import Node, NoNodeError
 from bkbox.wire.metadata import service_info
 from bkbox.wire.metadata.service_info import ServiceInfo
@@ -28,14 +28,12 @@ def available_path(root: str, bookie: BookieId, *, read_only: bool) -> str:
     return f"{root}/available/{READ_ONLY}/{bookie}" if read_only else f"{root}/available/{bookie}"
 
 
-async def read(
-    zk: Connection, root: str, watch: Watch | None = None
-) -> dict[BookieId, RegisteredBookie]:
+async def read(zk: Connection, root: str) -> dict[BookieId, RegisteredBookie]:
     """All registered bookies, as they were at one moment. Raises NoNodeError: no cluster."""
     while True:
-        writable, before = await zk.children(f"{root}/available", watch)
+        writable, before = await zk.children(f"{root}/available")
         try:
-            read_only, _ = await zk.children(f"{root}/available/{READ_ONLY}", watch)
+            read_only, _ = await zk.children(f"{root}/available/{READ_ONLY}")
         except NoNodeError:
             read_only = []
         after = await zk.exists(f"{root}/available")
@@ -43,9 +41,7 @@ async def read(
             continue  # a bookie may have changed lists between the two reads
         sides = {name: False for name in writable if name != READ_ONLY}
         sides |= dict.fromkeys(read_only, True)
-        found = await asyncio.gather(
-            *(_find(zk, root, name, side, watch) for name, side in sides.items())
-        )
+        found = await asyncio.gather(*(_find(zk, root, name, side) for name, side in sides.items()))
         if None not in found:
             return {
                 bookie: registered
@@ -56,7 +52,7 @@ async def read(
 
 
 async def _find(
-    zk: Connection, root: str, name: str, read_only: bool, watch: Watch | None
+    zk: Connection, root: str, name: str, read_only: bool
 ) -> dict[BookieId, RegisteredBookie] | None:
     """The bookie; empty if the name is not a bookie id, None if it has gone meanwhile."""
     try:
@@ -65,7 +61,7 @@ async def _find(
         return {}
     path = available_path(root, bookie, read_only=read_only)
     try:
-        node = await zk.get(path, watch)
+        node = await zk.get(path)
     except NoNodeError:
         return None
     return {bookie: RegisteredBookie(read_only, _service_info(bookie, path, node))}

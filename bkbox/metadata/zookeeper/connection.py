@@ -25,7 +25,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from bkbox.base import waits
 from bkbox.base.limits import ZOOKEEPER_SESSION_TIMEOUT_S
@@ -36,7 +36,7 @@ from bkbox.metadata.zookeeper.kazoo_patches import (
     EventType,
     KazooState,
     KeeperState,
-    RemoveWatches,
+    RemoveDataWatches,
     first_failure,
     new_client,
     translated,
@@ -61,13 +61,6 @@ class Watch:
         self.fired = fired or asyncio.Event()
 
 
-class _SessionState(NamedTuple):
-    """A subject of a watch: the data (and existence) of a znode, or its children."""
-
-    path: str
-    of_children: bool
-
-
 class Connection:
     """A session with ZooKeeper, described above; made by ``open``."""
 
@@ -89,7 +82,7 @@ class Connection:
         self._connected = asyncio.Event()
         self._disconnected = asyncio.Event()
         self._unanswered: set[asyncio.Future[Any]] = set()
-        self._watches: defaultdict[_SessionState, set[Watch]] = defaultdict(set)
+        self._watches: defaultdict[str, set[Watch]] = defaultdict(set)
         # Restarting and stopping block, and run one after the other.
         self._thread = ThreadPoolExecutor(1, "bkbox-zookeeper")
         self._handler = CuttableHandler()
@@ -170,13 +163,13 @@ class Connection:
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """Read a znode. Raises NoNodeError; the watch is then not set."""
-        hook = self._hook(_SessionState(path, False), watch)
+        hook = self._hook(path, watch)
         data, stat = await self._read(path, lambda: self._client.get_async(path, hook))
         return _node(data, stat)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         """The znode without its data. The watch is set in either case."""
-        hook = self._hook(_SessionState(path, False), watch)
+        hook = self._hook(path, watch)
         stat = await self._read(path, lambda: self._client.exists_async(path, hook))
         return None if stat is None else _node(b"", stat)
 
@@ -189,11 +182,10 @@ class Connection:
                 if watch is None or await self.exists(path, watch) is None:
                     return None
 
-    async def children(self, path: str, watch: Watch | None = None) -> tuple[list[str], Node]:
+    async def children(self, path: str) -> tuple[list[str], Node]:
         """Names of the children, sorted, and the znode without its data. Raises NoNodeError."""
-        hook = self._hook(_SessionState(path, True), watch)
         names, stat = await self._read(
-            path, lambda: self._client.get_children_async(path, hook, include_data=True)
+            path, lambda: self._client.get_children_async(path, include_data=True)
         )
         return sorted(names), _node(b"", stat)
 
@@ -250,26 +242,25 @@ class Connection:
 
     def forget(self, watch: Watch) -> None:
         """Drop a watch: it fires no more, and ZooKeeper need not keep what only it watched."""
-        for place, watches in list(self._watches.items()):
+        for path, watches in list(self._watches.items()):
             watches.discard(watch)
             if not watches:
-                del self._watches[place]
-                self._remove_watches(place)
+                del self._watches[path]
+                self._remove_watches(path)
 
-    def _hook(self, place: _SessionState, watch: Watch | None) -> Callable[[Any], None] | None:
+    def _hook(self, path: str, watch: Watch | None) -> Callable[[Any], None] | None:
         """The callback for kazoo; recorded before the request is sent, since the event may come before its response
         is seen here.
         """
         if watch is None:
             return None
-        self._watches[place].add(watch)
+        self._watches[path].add(watch)
         return self._on_event
 
-    def _remove_watches(self, place: _SessionState) -> None:
-        kept = self._client._child_watchers if place.of_children else self._client._data_watchers
-        kept.pop(place.path, None)
+    def _remove_watches(self, path: str) -> None:
+        self._client._data_watchers.pop(path, None)
         if self.connected:
-            request = RemoveWatches(place.path, 1 if place.of_children else 2)
+            request = RemoveDataWatches(path)
             # Answered 'no watcher' if it has fired meanwhile: it is gone in either case.
             self._client._call(request, self._handler.async_result())
 
@@ -277,12 +268,8 @@ class Connection:
         if event_type == EventType.NONE or path is None:
             self._fire_all()
             return
-        places = [_SessionState(path, False)] if event_type != EventType.CHILD else []
-        if event_type in (EventType.CHILD, EventType.DELETED):
-            places.append(_SessionState(path, True))
-        for place in places:
-            for watch in self._watches.pop(place, ()):
-                watch.fired.set()
+        for watch in self._watches.pop(path, ()):
+            watch.fired.set()
 
     def _fire_all(self) -> None:
         watches, self._watches = self._watches, defaultdict(set)

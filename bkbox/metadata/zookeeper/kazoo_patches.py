@@ -38,7 +38,7 @@ __all__ = [
     "KazooState",
     "KeeperState",
     "CuttableHandler",
-    "RemoveWatches",
+    "RemoveDataWatches",
     "new_client",
     "translated",
     "first_failure",
@@ -129,18 +129,21 @@ class CuttableHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo
                 self._socket.shutdown(SHUT_RDWR)
 
 
+_DATA = 2
+"""The type of watches on data, in requests."""
+
+
 @dataclass(frozen=True, slots=True)
-class RemoveWatches:
-    """RemoveWatchesRequest: ``kind`` is 1 for children, 2 for data."""
+class RemoveDataWatches:
+    """RemoveWatchesRequest for the watches on the data of a znode."""
 
     type: ClassVar[int] = 18
 
     path: str
-    kind: int
 
     def serialize(self) -> bytes:
         path = self.path.encode()
-        return struct.pack(f">i{len(path)}si", len(path), path, self.kind)
+        return struct.pack(f">i{len(path)}si", len(path), path, _DATA)
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> bool:

@@ -188,9 +188,6 @@ class ZooKeeperStore(MetadataStore):
         async with self._zk.deadline():
             return await bookies.read(self._zk, self._root)
 
-    def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
-        return follow(self._zk, lambda watch: bookies.read(self._zk, self._root, watch))
-
     # ---- other software ---------------------------------------------------------------------
 
     async def read_znode(self, path: str) -> bytes:

@@ -326,9 +326,6 @@ class StaleView(MetadataStore):
             if found.is_seen
         }
 
-    async def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
-        yield await self.bookies()
-
     async def close(self) -> None:
         """Nothing to release."""
 

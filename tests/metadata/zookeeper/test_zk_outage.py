@@ -19,6 +19,7 @@ from tests.harness.processes import free_port
 from tests.harness.waiting import wait_for
 from tests.harness.zookeeper import Proxy, ZooKeeper, expire
 from tests.metadata.metadata_peer import ledger_of
+from tests.metadata.until import until_bookies
 from tests.metadata.zookeeper.test_zk_registration import open_store
 
 ONE = LedgerId(1)
@@ -124,7 +125,6 @@ def test_for_a_while_under_one_session(zookeeper: ZooKeeper) -> None:
                     store.bookies(),
                     store.new_ledger_id(),
                     anext(store.ledger_ranges()),
-                    anext(store.watch_bookies()),
                 ):
                     with pytest.raises(MetadataUnavailableError, match=r"after 0.3 s") as raised:
                         await attempt
@@ -173,19 +173,15 @@ def test_for_longer_than_the_session(
             await store._zk.until_disconnected()
             reading = asyncio.create_task(store.read_ledger(ONE))
             writing = asyncio.create_task(store.write_ledger(ledger_of(1), 0))
-            async for bookies in observer.watch_bookies():
-                if BOOKIE not in bookies:
-                    break
+            await until_bookies(observer, lambda found: BOOKIE not in found)
             assert mine.unregistered_s() > 0
             assert not reading.done()
             proxy.is_away = False
             await reading
             assert (await writing).version == 1
             assert await waiting == await writing
-            async for bookies in observer.watch_bookies():
-                if BOOKIE in bookies:
-                    assert bookies[BOOKIE].read_only
-                    break
+            await until_bookies(observer, lambda found: BOOKIE in found)
+            assert (await observer.bookies())[BOOKIE].read_only
             assert store._zk.session_id != session
             await watch.aclose()
 
@@ -230,9 +226,7 @@ def test_a_thread_of_kazoo_that_dies_is_replaced(zookeeper: ZooKeeper) -> None:
             proxy.garble = True
             created = await store.create_ledger(ledger_of(1, creator_token=5))
             assert await anext(watch) == created
-            async for bookies in store.watch_bookies():
-                if BOOKIE in bookies:
-                    break
+            await until_bookies(store, lambda found: BOOKIE in found)
             await watch.aclose()
 
     asyncio.run(scenario())
@@ -246,7 +240,7 @@ def test_for_good(zookeeper: ZooKeeper, how: str) -> None:
     async def scenario() -> None:
         store = await open_new(zookeeper)
         await store.register(BOOKIE, rpc_service_info("b", 1), read_only=False)
-        watch = store.watch_bookies()
+        watch = store.watch_ledger(ONE)
         await anext(watch)
         waiting = asyncio.ensure_future(anext(watch, "ended"))
         if how == "killed":
@@ -285,11 +279,9 @@ def test_a_watch_that_is_left_is_taken_away(zookeeper: ZooKeeper) -> None:
         async with new_store(zookeeper, wait_s=20) as store:
             await store.create_ledger(ledger_of(1))
             before = zookeeper.watches()
-            watches = [store.watch_ledger(ONE), store.watch_ledger(ONE), store.watch_bookies()]
-            watches.append(store.watch_ledger(LedgerId(2)))
+            watches = [store.watch_ledger(LedgerId(number)) for number in (1, 1, 2)]
             for watch in watches:
                 await anext(watch)
-            # The server counts those on data alone, not those on lists of children.
             assert zookeeper.watches() == before + 2, "the first two share one"
             await watches[0].aclose()
             await store.instance_id()

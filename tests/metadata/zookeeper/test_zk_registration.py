@@ -22,6 +22,7 @@ from bkbox.metadata.zookeeper.registration import PROCESS_PROPERTY, payload, pro
 from bkbox.wire.metadata.service_info import Endpoint, ServiceInfo, decode, encode, rpc_service_info
 from tests.harness.zookeeper import ZooKeeper, expire
 from tests.metadata.metadata_peer import peer
+from tests.metadata.until import until_bookies
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)
@@ -61,9 +62,9 @@ def lists(client: KazooClient, root: str) -> tuple[bool, bool]:
 
 
 async def until_registered(store: ZooKeeperStore, *, read_only: bool) -> None:
-    async for bookies in store.watch_bookies():
-        if BOOKIE in bookies and bookies[BOOKIE].read_only == read_only:
-            return
+    await until_bookies(
+        store, lambda found: BOOKIE in found and found[BOOKIE].read_only == read_only
+    )
 
 
 # ---- payload ------------------------------------------------------------------------------------

@@ -258,7 +258,8 @@ class Pair:
     def check_nothing_left(self) -> None:
         """No copy is anywhere but at home."""
         for side in self.sides:
-            assert not side.moves.is_busy
+            assert not side.moves._arriving
+            assert not side.moves._leaving
             if side is not self.home:
                 assert side.store.ledger_state(LEDGER) is None
                 assert side.store.entries(LEDGER) == []

@@ -101,7 +101,7 @@ class Frontend:
             ProtocolErrorThrottle(time.monotonic)
         )
         self._door: HandshakePool | None = None
-        self._deadlines = TimeoutSettings(
+        self._timeouts = TimeoutSettings(
             self._authenticated_sessions, self._close_timed_out, time.monotonic
         )
         room = self._turns.common
@@ -157,9 +157,9 @@ class Frontend:
         self._next_timer_s = min(self._next_timer_s, by_s)
 
     def _run_housekeeping(self, now_s: float) -> None:
-        self._deadlines.tick()
+        self._timeouts.tick()
         self._shedding.tick()
-        waits = self._deadlines.wait_s(), self._shedding.wait_s()
+        waits = self._timeouts.wait_s(), self._shedding.wait_s()
         self._chores_s = now_s + min(wait for wait in waits if wait is not None)
 
     def _wait_s(self, now_s: float) -> float:
@@ -333,7 +333,7 @@ class Frontend:
         self._handshake_timeout_s = values["handshake_timeout_s"]
         if self._door is not None:
             self._door.timeout_s = self._handshake_timeout_s
-        self._deadlines.timeouts = ConnectionTimeouts(
+        self._timeouts.timeouts = ConnectionTimeouts(
             values["frame_timeout_s"], values["answers_timeout_s"], values["idle_timeout_s"]
         )
 

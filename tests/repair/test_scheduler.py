@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from bkbox.jobs.job import JobAction, JobKind
 from bkbox.repair.context import Environment
 from bkbox.repair.jobs import Code
 from bkbox.repair.scheduler import Scheduler
+from tests.harness import virtual_time
 from tests.repair.orders import open_repair
 
 KIB = 1024
@@ -38,7 +38,7 @@ class Bench:
             order=order,
             rng=random.Random(1),
             wall_ms=lambda: 0,
-            monotonic_s=time.monotonic,
+            monotonic_s=virtual_time.now_s,
         )
         self.last: dict[int, dict[str, Any]] = {}
         self.scheduler = Scheduler(environment, code, self._report)
@@ -54,9 +54,9 @@ class Bench:
         self.scheduler.control(order)
 
     async def state(self, number: int, state: str, timeout_s: float = 20.0) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_s
+        deadline = virtual_time.now_s() + timeout_s
         while self.last[number]["state"] != state:
-            assert time.monotonic() < deadline, f"waits for {state}: {self.last[number]}"
+            assert virtual_time.now_s() < deadline, f"waits for {state}: {self.last[number]}"
             await asyncio.sleep(0.01)
         return self.last[number]
 
@@ -74,7 +74,7 @@ def running(test: Callable[[Bench], Awaitable[None]], bench: Bench) -> None:
                 task.cancel()
             await bench.scheduler.close()
 
-    asyncio.run(go())
+    virtual_time.run(go())
 
 
 async def pieces(work: JobContext, _environment: Environment, arguments: dict[str, str]) -> None:
@@ -200,11 +200,11 @@ def test_of_many_pieces_a_second_s_worth_is_done_at_a_time() -> None:
     async def test(bench: Bench) -> None:
         bench.start(1, pieces="1000")
         bench.control(1, JobAction.RATE, 20 * KIB)
-        began = time.monotonic()
+        began = virtual_time.now_s()
         await asyncio.sleep(1.2)
         bench.control(1, JobAction.PAUSE)
         done = bench.last[1]["done"]["bytes"]
-        assert 20 * KIB <= done <= 20 * KIB * (time.monotonic() - began + 2)
+        assert 20 * KIB <= done <= 20 * KIB * (virtual_time.now_s() - began + 2)
         assert done % (20 * KIB) == 0
         bench.control(1, JobAction.RATE, 100)
         bench.control(1, JobAction.RESUME)
@@ -240,13 +240,13 @@ def test_what_waits_for_the_budget_of_all_is_paused_and_slowed_down() -> None:
 
 def test_all_jobs_share_one_budget() -> None:
     async def test(bench: Bench) -> None:
-        began = time.monotonic()
+        began = virtual_time.now_s()
         for number in (1, 2):
             bench.start(number, pieces="1000000")
         await asyncio.sleep(2.0)
         for number in (1, 2):
             bench.control(number, JobAction.PAUSE)
-        passed = time.monotonic() - began
+        passed = virtual_time.now_s() - began
         done = [bench.last[number]["done"]["bytes"] for number in (1, 2)]
         assert 0.5 * 50 * KIB < sum(done) <= 50 * KIB * (passed + 1) + 2 * KIB
         assert abs(done[0] - done[1]) <= 0.2 * sum(done)
@@ -263,10 +263,10 @@ def test_jobs_give_way_when_adds_take_longer() -> None:
             return messages.Latency(adds=1000, p99_us=self.p99_us)
 
     async def speed(bench: Bench, seconds: float) -> float:
-        began, before = time.monotonic(), bench.last[1]["done"]["bytes"]
+        began, before = virtual_time.now_s(), bench.last[1]["done"]["bytes"]
         await asyncio.sleep(seconds)
         done: int = bench.last[1]["done"]["bytes"]
-        return (done - before) / (time.monotonic() - began)
+        return (done - before) / (virtual_time.now_s() - began)
 
     async def steady(
         work: JobContext, _environment: Environment, _arguments: dict[str, str]

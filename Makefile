@@ -68,6 +68,8 @@ WORKERS ?= 4
 pytest = $(BIN)/python -m pytest -q -n $(WORKERS) $(1) || \
     $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --exitfirst $(1)
 
+# They compute, and each process looks through all of the tests first.
+unit: WORKERS := logical
 unit: $(KERNEL) $(DEV)
 	$(call pytest,-m unit)
 

@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(_IGNORED)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nobody_is_left() -> Iterator[None]:
     yield
     gc.collect()

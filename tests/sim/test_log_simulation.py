@@ -10,6 +10,8 @@ import pytest
 
 from proof.sim.logs.simulation import BREAKS, main, run
 
+pytestmark = pytest.mark.usefixtures("nobody_is_left")
+
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 
 SEEDS = int(os.environ.get("TESTS_LOG_SEEDS", "150"))

@@ -22,6 +22,8 @@ from proof.sim.run.simulation import Outcome, run
 from proof.sim.run.soak import Tally, soak
 from tests.harness.seeds import seed_of_the_commit
 
+pytestmark = pytest.mark.usefixtures("nobody_is_left")
+
 SHORT_RUN_CPU_S = 8.0
 
 QUICKLY_CAUGHT = (

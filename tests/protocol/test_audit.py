@@ -120,7 +120,11 @@ entry_runs = st.sets(st.integers(0, 40)).map(
 answers = st.one_of(st.sampled_from(Answer), entry_runs)
 
 
-@settings(max_examples=400, deadline=None)
-@given(ledgers(), st.dictionaries(st.sampled_from((A, B, C, D)), answers))
-def test_any_ledger(metadata: LedgerMetadata, said: dict[BookieId, BookieAnswer]) -> None:
-    assert audit(metadata, said) == brute_force(metadata, said)
+@pytest.mark.parametrize("examples", [100, pytest.param(400, marks=pytest.mark.slow)])
+def test_any_ledger(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(ledgers(), st.dictionaries(st.sampled_from((A, B, C, D)), answers))
+    def check(metadata: LedgerMetadata, said: dict[BookieId, BookieAnswer]) -> None:
+        assert audit(metadata, said) == brute_force(metadata, said)
+
+    check()

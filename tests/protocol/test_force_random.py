@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from bkbox.base.ids import EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
@@ -106,8 +108,9 @@ def violations(seeds: range, **switches: bool) -> Iterator[str]:
     return (wrong for seed in seeds if (wrong := unforced(seed, **switches)) is not None)
 
 
-def test_what_is_forced_is_on_disk() -> None:
-    assert list(violations(range(2000))) == []
+@pytest.mark.parametrize("seeds", [500, pytest.param(2000, marks=pytest.mark.slow)])
+def test_what_is_forced_is_on_disk(seeds: int) -> None:
+    assert list(violations(range(seeds))) == []
 
 
 def test_without_the_connections_the_check_fails() -> None:

@@ -93,33 +93,37 @@ def surveys(draw: st.DrawFn) -> tuple[LedgerMetadata, dict[BookieId, Report]]:
     return metadata, found
 
 
-@given(surveys(), st.integers(-1, 45), st.sampled_from([1, 7, 1 << 20]))
-@settings(max_examples=150, deadline=None)
-def test_coverage_counts_as_brute_force_does(
-    survey: tuple[LedgerMetadata, dict[BookieId, Report]], end: int, window: int
-) -> None:
-    metadata, found = survey
-    before = module.WINDOW_ENTRIES
-    module.WINDOW_ENTRIES = window
-    try:
-        counted = [coverage(metadata, found, entries) for entries, _ in fragments_of(metadata, end)]
-    finally:
-        module.WINDOW_ENTRIES = before
-    copies: dict[int, int] = {}
-    lost: set[int] = set()
-    uncertain: set[int] = set()
-    for entry in range(end + 1):
-        says = evidence_of(metadata, found, entry)
-        copies[says.count(P)] = copies.get(says.count(P), 0) + 1
-        if P not in says:
-            (lost if says == [N] * len(says) else uncertain).add(entry)
-    total: dict[int, int] = {}
-    for each in counted:
-        for number, entries in each.copies.items():
-            total[number] = total.get(number, 0) + entries
-    assert total == copies
-    assert {entry for each in counted for run in each.lost for entry in run} == lost
-    assert {entry for each in counted for run in each.uncertain for entry in run} == uncertain
+@pytest.mark.parametrize("examples", [40, pytest.param(150, marks=pytest.mark.slow)])
+def test_coverage_counts_as_brute_force_does(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(surveys(), st.integers(-1, 45), st.sampled_from([1, 7, 1 << 20]))
+    def check(survey: tuple[LedgerMetadata, dict[BookieId, Report]], end: int, window: int) -> None:
+        metadata, found = survey
+        before = module.WINDOW_ENTRIES
+        module.WINDOW_ENTRIES = window
+        try:
+            counted = [
+                coverage(metadata, found, entries) for entries, _ in fragments_of(metadata, end)
+            ]
+        finally:
+            module.WINDOW_ENTRIES = before
+        copies: dict[int, int] = {}
+        lost: set[int] = set()
+        uncertain: set[int] = set()
+        for entry in range(end + 1):
+            says = evidence_of(metadata, found, entry)
+            copies[says.count(P)] = copies.get(says.count(P), 0) + 1
+            if P not in says:
+                (lost if says == [N] * len(says) else uncertain).add(entry)
+        total: dict[int, int] = {}
+        for each in counted:
+            for number, entries in each.copies.items():
+                total[number] = total.get(number, 0) + entries
+        assert total == copies
+        assert {entry for each in counted for run in each.lost for entry in run} == lost
+        assert {entry for each in counted for run in each.uncertain for entry in run} == uncertain
+
+    check()
 
 
 def test_repeated_runs_of_a_list_are_counted() -> None:

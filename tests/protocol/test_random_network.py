@@ -192,6 +192,10 @@ class Run:
             )
 
 
+BLOCKS = [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 4))]
+"""Of 500 seeds each."""
+
+
 def violations(seeds: range, **switches: bool) -> Iterator[str]:
     """What does not hold, seed by seed."""
     for seed in seeds:
@@ -203,12 +207,12 @@ def violations(seeds: range, **switches: bool) -> Iterator[str]:
             yield f"seed {seed}: {error}"
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", BLOCKS)
 def test_nothing_acknowledged_is_lost(block: int) -> None:
     assert list(violations(range(block * 500, block * 500 + 500))) == []
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", BLOCKS)
 def test_nothing_acknowledged_is_cut_off_by_bookies_that_forget(block: int) -> None:
     assert list(violations(range(block * 500, block * 500 + 500), forget=True)) == []
 
@@ -219,5 +223,5 @@ def test_without_limbo_the_checks_fail() -> None:
 
 
 def test_without_fencing_the_checks_fail() -> None:
-    found = violations(range(2000), forget=True, fencing=False)
+    found = violations(range(950, 2000), forget=True, fencing=False)  # it takes a rare order
     assert any("acknowledged and cut off" in line for line in found)

@@ -118,31 +118,33 @@ def carry_out(
     return metadata
 
 
-@settings(max_examples=400, deadline=None)
-@given(ledgers(), st.sets(st.sampled_from((A, B, C, D))), st.randoms(), st.integers(0, 4))
-def test_afterwards_everybody_has_what_the_metadata_say(
-    metadata: LedgerMetadata, gone: set[BookieId], rng: st.Random, spares: int
-) -> None:
-    expected = copies_by_entry(metadata)
-    has: dict[BookieId, set[int]] = {bookie: set() for bookie in metadata.bookies()}
-    for entry, holders in expected.items():
-        alive = sorted(holders - gone)
-        assume(alive)
-        for bookie in rng.sample(alive, rng.randint(1, len(alive))):
-            has[bookie].add(entry)
-    after = carry_out(metadata, gone, has, spares)
-    members = after.bookies() & gone
-    for entry, holders in copies_by_entry(after).items():
-        for bookie in holders - members:
-            assert entry in has[bookie], f"{bookie} is named for entry {entry} and lacks it"
-    if spares == 4:
-        open_end = set() if after.state is LedgerState.CLOSED else {after.last_fragment}
-        for fragment in set(after.fragments) - open_end:
-            assert gone.isdisjoint(fragment.ensemble)
-    for before, now in zip(metadata.fragments, after.fragments, strict=True):
-        assert now.first_entry == before.first_entry
-        for old, new in zip(before.ensemble, now.ensemble, strict=True):
-            assert new == old or (old in gone and new in SPARES)
+@pytest.mark.parametrize("examples", [100, pytest.param(400, marks=pytest.mark.slow)])
+def test_afterwards_everybody_has_what_the_metadata_say(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(ledgers(), st.sets(st.sampled_from((A, B, C, D))), st.randoms(), st.integers(0, 4))
+    def check(metadata: LedgerMetadata, gone: set[BookieId], rng: st.Random, spares: int) -> None:
+        expected = copies_by_entry(metadata)
+        has: dict[BookieId, set[int]] = {bookie: set() for bookie in metadata.bookies()}
+        for entry, holders in expected.items():
+            alive = sorted(holders - gone)
+            assume(alive)
+            for bookie in rng.sample(alive, rng.randint(1, len(alive))):
+                has[bookie].add(entry)
+        after = carry_out(metadata, gone, has, spares)
+        members = after.bookies() & gone
+        for entry, holders in copies_by_entry(after).items():
+            for bookie in holders - members:
+                assert entry in has[bookie], f"{bookie} is named for entry {entry} and lacks it"
+        if spares == 4:
+            open_end = set() if after.state is LedgerState.CLOSED else {after.last_fragment}
+            for fragment in set(after.fragments) - open_end:
+                assert gone.isdisjoint(fragment.ensemble)
+        for before, now in zip(metadata.fragments, after.fragments, strict=True):
+            assert now.first_entry == before.first_entry
+            for old, new in zip(before.ensemble, now.ensemble, strict=True):
+                assert new == old or (old in gone and new in SPARES)
+
+    check()
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])

@@ -176,7 +176,9 @@ def store_answer(rng: random.Random) -> Callable[[Side], Any]:
     return make
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 4))]
+)
 def test_runs_and_single_entries_come_to_the_same(block: int) -> None:
     for seed in range(block * 100, block * 100 + 100):
         rng = random.Random(seed)

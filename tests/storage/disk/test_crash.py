@@ -289,19 +289,22 @@ def check_report(report: ReplayReport, mode: AckAfter, host_crash: bool) -> None
 
 
 @pytest.mark.parametrize("mode", list(AckAfter))
-@pytest.mark.parametrize("part", range(7))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 7))]
+)
 def test_committed_survives_any_crash(ram_path: Path, mode: AckAfter, part: int) -> None:
     for seed in range(part, SEEDS_PER_MODE, 7):
         live_through_crashes(ram_path / str(seed), seed, mode, MemoryIndex)
 
 
 @pytest.mark.parametrize("mode", list(AckAfter))
+@pytest.mark.parametrize("seeds", [5, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_same_with_an_index_that_is_stored_while_a_start_replays(
-    ram_path: Path, mode: AckAfter, monkeypatch: pytest.MonkeyPatch
+    ram_path: Path, mode: AckAfter, seeds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bkbox.storage.index.index.INDEX_MEMORY_BYTES", 1_500)
     monkeypatch.setattr("bkbox.storage.log.segment._CHUNK_BYTES", 700)
-    for seed in (*range(2_000, 2_020), 2_022):
+    for seed in (*range(2_000, 2_000 + seeds), 2_022):
         live_through_crashes(ram_path / str(seed), seed, mode, MemoryIndex)
 
 

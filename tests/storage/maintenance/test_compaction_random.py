@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,6 @@ from bkbox.storage.maintenance.compaction import Compaction, remove_segment
 from tests.storage.bench import KEY, Host, entry, entry_bytes
 from tests.storage.maintenance.compacting import look_through, reindexed, sealed
 
-EXAMPLES = int(os.environ.get("COMPACTION_EXAMPLES", "150"))
 LEDGERS = 3
 ENTRIES = 6
 
@@ -207,10 +207,12 @@ class Machine:
         self.host.open(host_crash=False)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(ops=OPS, mode=st.sampled_from(list(AckAfter)))
-def test_nothing_is_lost_and_nothing_comes_back(
-    ops: list[tuple[object, ...]], mode: AckAfter
-) -> None:
-    with TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        Machine(Path(folder), mode).run(ops)
+@pytest.mark.parametrize("examples", [40, pytest.param(150, marks=pytest.mark.slow)])
+def test_nothing_is_lost_and_nothing_comes_back(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(ops=OPS, mode=st.sampled_from(list(AckAfter)))
+    def check(ops: list[tuple[object, ...]], mode: AckAfter) -> None:
+        with TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+            Machine(Path(folder), mode).run(ops)
+
+    check()

@@ -7,6 +7,8 @@ What is compared is their text: how Textual draws it changes from version to ver
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -35,26 +37,24 @@ SIZES = (SMALL, LARGE)
 _SPACE = "\N{NO-BREAK SPACE}"
 
 
-def draw(panel: str) -> str:
-    """The picture of a panel of a bookie that has lost a disk."""
-
-    async def go() -> str:
-        app = _screen()
-        async with app.run_test(size=SIZE) as pilot:
-            await _at_rest(app, pilot, panel)
-            return app.export_screenshot(title="bkbox tui")
-
-    return asyncio.run(go())
+@functools.cache
+def pictures() -> dict[str, str]:
+    """Pictures of the panels of a bookie that has lost a disk, by name."""
+    return _each_panel(SIZE, lambda app: app.export_screenshot(title="bkbox tui"))
 
 
 def as_text(size: tuple[int, int]) -> dict[str, str]:
-    """All panels of the same bookie, by name."""
+    """The panels of the same bookie as text, by name."""
+    return _each_panel(size, lambda app: "\n".join([*lines_of(app), ""]))
 
+
+def _each_panel(size: tuple[int, int], draw: Callable[[Tui], str]) -> dict[str, str]:
     async def go() -> dict[str, str]:
         app, found = _screen(), {}
         async with app.run_test(size=size) as pilot:
             for name, _, _ in PANELS:
-                found[name] = "\n".join([*await _at_rest(app, pilot, name), ""])
+                await _at_rest(app, pilot, name)
+                found[name] = draw(app)
         return found
 
     return asyncio.run(go())
@@ -73,15 +73,14 @@ def _screen() -> Tui:
     return app
 
 
-async def _at_rest(app: Tui, pilot: Pilot[None], panel: str) -> list[str]:
-    """The lines of a panel, once nothing on it changes any more."""
+async def _at_rest(app: Tui, pilot: Pilot[None], panel: str) -> None:
+    """Show a panel until nothing on it changes any more."""
     app.action_panel(panel)
     before: list[str] = []
     while (now := lines_of(app)) != before or app.view.snapshot is None or app.panel_name != panel:
         before = now
         await settled(0.3)
         await pilot.pause()
-    return now
 
 
 def text_of_svg(picture: Path | str) -> str:
@@ -100,8 +99,8 @@ def text_of_svg(picture: Path | str) -> str:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name, _, _ in PANELS:
-        (FOLDER / f"panel-{name}.svg").write_text(draw(name))
+    for name, picture in pictures().items():
+        (FOLDER / f"panel-{name}.svg").write_text(picture)
     SNAPSHOTS.mkdir(exist_ok=True)
     for size in SIZES:
         for name, text in as_text(size).items():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from bkbox_tui.keys import PANELS
 
-from tests.tui.drawn import FOLDER, SIZES, SNAPSHOTS, as_text, draw, snapshot_of, text_of_svg
+from tests.tui.drawn import FOLDER, SIZES, SNAPSHOTS, as_text, pictures, snapshot_of, text_of_svg
 
 
 @pytest.mark.parametrize("panel", [name for name, _, _ in PANELS])
 def test_a_picture_is_up_to_date(panel: str) -> None:
     kept = text_of_svg(FOLDER / f"panel-{panel}.svg")
-    assert kept == text_of_svg(draw(panel)), "run: python -m tests.tui.drawn"
+    assert kept == text_of_svg(pictures()[panel]), "run: python -m tests.tui.drawn"
     assert f"](pictures/panel-{panel}.svg)" in (FOLDER.parent / "screen.md").read_text()
 
 

@@ -59,7 +59,7 @@ from bkbox.supervisor.access_policy import Credentials
 from bkbox.supervisor.boot import cookies, open_disk, startup_resources
 from bkbox.supervisor.boot.phase_one import PhaseOne
 from bkbox.supervisor.boot.startup_resources import StartupResources
-from bkbox.supervisor.boot.witnessing import Witnesses
+from bkbox.supervisor.boot.witnessing import DiskWitnesses
 from bkbox.supervisor.children.child_pool import ChildPool
 from bkbox.supervisor.children.process import Child, Exit
 from bkbox.supervisor.children.restart_policy import ChildSupervisor
@@ -149,7 +149,7 @@ class Supervisor:
         self._run = Incarnation(
             kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()), marks_active=True
         )
-        self.witnessing = Witnesses(files, self._bookie, config.run_dir)
+        self.witnessing = DiskWitnesses(files, self._bookie, config.run_dir)
         self.moving = LedgerMigrator(lambda: self.frontend)
         self.changes: DiskChanges | None = None
         self.intents = ReadOnlyRequests(self, files)

@@ -23,7 +23,7 @@ from bkbox.storage.disk.dirty_marker import Marker
 from bkbox.storage.files import Files
 from bkbox.storage.log.records import AckAfter
 from bkbox.supervisor.boot import phase_one
-from bkbox.supervisor.boot.witnessing import Witnesses
+from bkbox.supervisor.boot.witnessing import DiskWitnesses
 from bkbox.supervisor.children.child_pool import ChildPool
 from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.disks.disks import Disk
@@ -32,7 +32,11 @@ log = logging.getLogger(__name__)
 
 
 async def open_disk(
-    disk: Disk, config: Config, witnessing: Witnesses, child_pool: ChildPool, on_message: Handler
+    disk: Disk,
+    config: Config,
+    witnessing: DiskWitnesses,
+    child_pool: ChildPool,
+    on_message: Handler,
 ) -> None:
     """Hand the disk and its lock to a worker, let it replay, classify the disk. Raises BootError and the worker's
     errors."""

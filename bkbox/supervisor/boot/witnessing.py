@@ -73,7 +73,7 @@ async def read_record(store: MetadataStore, bookie: BookieId) -> tuple[BookieRec
         raise MetadataError(f"metadata store: {error}") from error
 
 
-class Witnesses:
+class DiskWitnesses:
     """The witnesses of one bookie, from its start to its stop."""
 
     def __init__(self, files: Files, bookie: BookieId, run_dir: Path | None) -> None:

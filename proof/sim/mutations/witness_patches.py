@@ -17,7 +17,7 @@ from bkbox.storage.log.journal import Journal
 from bkbox.storage.log.scan import SegmentFindings
 from bkbox.storage.log.segment import Untouched
 from bkbox.supervisor.boot import cookies, phase_one
-from bkbox.supervisor.boot.witnessing import Witnesses
+from bkbox.supervisor.boot.witnessing import DiskWitnesses
 from proof.sim.patching import Change, method
 from proof.sim.world.supervisor import SimSupervisor
 
@@ -28,7 +28,7 @@ def boot_id_only() -> tuple[Change, ...]:
 
 
 def failures_not_noted() -> tuple[Change, ...]:
-    return ((Witnesses, "fail", lambda self, disk, disks, reason: None),)
+    return ((DiskWitnesses, "fail", lambda self, disk, disks, reason: None),)
 
 
 def kernel_not_asked() -> tuple[Change, ...]:
@@ -62,7 +62,7 @@ def older_index_taken() -> tuple[Change, ...]:
 def no_generations() -> tuple[Change, ...]:
     return (
         (cookies, "disk_behind", lambda record, uuid, witness, checkpoint: ""),
-        (Witnesses, "seen", lambda self, disk: [0, 0, 0]),
+        (DiskWitnesses, "seen", lambda self, disk: [0, 0, 0]),
     )
 
 

@@ -34,7 +34,7 @@ from bkbox.storage.files import RealFiles
 from bkbox.storage.log.records import AckAfter, LedgerRecord
 from bkbox.supervisor.boot import open_disk, phase_one
 from bkbox.supervisor.boot.witnessing import (
-    Witnesses,
+    DiskWitnesses,
     checkpoint_number,
     read_record,
     read_witness,
@@ -159,12 +159,12 @@ class Miniature:
     classes: list[boot.Verdict] = field(default_factory=list)
     metadata: KnownMetadata = field(init=False)
     _run: Incarnation = field(default_factory=lambda: Incarnation("", AckAfter.SYNC, ""))
-    _witnessing: Witnesses = field(init=False)
+    _witnessing: DiskWitnesses = field(init=False)
     _ticks: int = 0
 
     def __post_init__(self) -> None:
         self.metadata = KnownMetadata(self.note)
-        self._witnessing = Witnesses(_FILES, BOOKIE, None)
+        self._witnessing = DiskWitnesses(_FILES, BOOKIE, None)
 
     # ---- start and stop --------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Miniature:
             identity = read_identity(_FILES, path)
             disk = LocalDisk(number, path, str(identity and identity.uuid), DiskLock(path))
             self.opened.append(disk)
-        self._witnessing = Witnesses(_FILES, BOOKIE, None)
+        self._witnessing = DiskWitnesses(_FILES, BOOKIE, None)
         if self.witnessed:
             self._compare_witnesses()
             asyncio.run(self._witnessing.begin(self._store, self.opened))

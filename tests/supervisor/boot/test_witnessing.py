@@ -19,7 +19,7 @@ from bkbox.metadata.versioned import Versioned
 from bkbox.storage.disk.dirty_marker import Incarnation
 from bkbox.storage.files import RealFiles
 from bkbox.storage.log.records import AckAfter
-from bkbox.supervisor.boot.witnessing import FAILED_NAME, Witnesses, read_record, read_witness
+from bkbox.supervisor.boot.witnessing import FAILED_NAME, DiskWitnesses, read_record, read_witness
 from bkbox.supervisor.disks import witness
 from bkbox.supervisor.disks.disks import Disk
 from bkbox.supervisor.disks.witness import WITNESS_NAME, disk_behind, store_behind
@@ -70,20 +70,20 @@ class Bookie:
         for number in range(2):
             (folder / f"disk{number}").mkdir()
 
-    async def begin(self) -> Witnesses:
+    async def begin(self) -> DiskWitnesses:
         """A start up to where the disks are used."""
         self.disks = [
             Disk(number, self.folder / f"disk{number}", f"uuid-{number}", cast(Any, None))
             for number in range(2)
         ]
-        found = Witnesses(self.files, ME, self.run_dir)
+        found = DiskWitnesses(self.files, ME, self.run_dir)
         await found.begin(cast(MetadataStore, self.store), self.disks)
         for disk in self.disks:
             disk.run = Incarnation("boot", AckAfter.WRITE, "run")
             found.join(disk)
         return found
 
-    async def start(self) -> Witnesses:
+    async def start(self) -> DiskWitnesses:
         """One that comes to use them, and notes so."""
         found = await self.begin()
         for disk in self.disks:

@@ -180,6 +180,7 @@ def test_a_front_end_that_was_taken_over_clears_no_limbo(
     wait_for(still_there, "the bookie to serve on")
     assert supervisor.num_fds() < before + 10, "descriptors that nobody asked for are closed"
     with RawClient(bookie.port) as client:
+        wait_for(lambda: client.read(MINE, 0).code == raw.EOK, "a link to the disk")
         for ledger in LOST:
             # Nor by anything that clients may say, whose frames are all that the links carry.
             assert client.add(ledger, 0, b"x") == raw.EFENCED

@@ -6,10 +6,11 @@ that version would have to suspect a loss.
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from bkbox.errors import DamagedError
+from bkbox.errors import DiskError, FormatVersionError
 from bkbox.storage.checksummed_document import FORMATS, read_document
 from bkbox.storage.files import Files
 from bkbox.storage.log.segment import (
@@ -26,20 +27,33 @@ _UUID_LENGTH = 36
 
 def check_formats(files: Files, folder: Path) -> None:
     """Raises FormatVersionError if a document or the newest segment of a data disk or journal directory has a newer
-    format than this version reads, DiskError if they cannot be read. Damage is left to those who need what is
-    damaged."""
+    format than this version reads. What is damaged or cannot be read is left to those who need it."""
     for name in FORMATS:
         if name != _SET_ASIDE:
-            with suppress(DamagedError):
+            with _newer_only():
                 read_document(files, folder / name)
     for segments in _logs(files, folder):
-        newest = max(filter(parse_segment_file_name, files.listdir(segments)), default=None)
-        if newest is not None:
-            with closing(files.open_read(segments / newest)) as segment, suppress(DamagedError):
-                check_segment_format(segment.pread(0, SEGMENT_HEADER_BYTES), segments / newest)
+        with _newer_only():
+            newest = max(filter(parse_segment_file_name, files.listdir(segments)), default=None)
+            if newest is not None:
+                with closing(files.open_read(segments / newest)) as segment:
+                    header = segment.pread(0, SEGMENT_HEADER_BYTES)
+                check_segment_format(header, segments / newest)
 
 
 def _logs(files: Files, folder: Path) -> list[Path]:
     """The folders with segments: the entry log of a disk, or the journal of each disk, by its uuid."""
-    names = files.listdir(folder) if files.exists(folder) else []
+    names = []
+    with _newer_only():
+        names = files.listdir(folder)
     return [folder / name for name in names if name == ENTRY_LOG_DIR or len(name) == _UUID_LENGTH]
+
+
+@contextmanager
+def _newer_only() -> Iterator[None]:
+    try:
+        yield
+    except FormatVersionError:
+        raise
+    except DiskError:
+        pass

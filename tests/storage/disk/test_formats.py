@@ -27,3 +27,9 @@ def test_damage_is_left_to_others(tmp_path: Path) -> None:
     (tmp_path / "entrylog" / "0000000001.log").write_bytes(b"short")
     check_formats(RealFiles(), tmp_path)
     check_formats(RealFiles(), tmp_path / "missing")
+
+
+def test_what_cannot_be_read_is_left_to_others(tmp_path: Path) -> None:
+    (tmp_path / "entrylog").touch()
+    (tmp_path / "DIRTY").mkdir()
+    check_formats(RealFiles(), tmp_path)

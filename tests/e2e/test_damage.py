@@ -16,7 +16,6 @@ from bkbox.ipc import messages
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index.ordered_store import LevelStore
 from bkbox.worker.disk_startup import Opening
-from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import (
@@ -32,33 +31,21 @@ from tests.harness.raw import (
     payload_of,
     read_frame,
 )
+from tests.harness.two_ledgers import (
+    ENTRIES,
+    FENCED_LEDGER,
+    OPEN_LEDGER,
+    assert_entries,
+    fill,
+    payload,
+)
 from tests.harness.waiting import wait_for
-
-FENCED_LEDGER, OPEN_LEDGER = 1, 2
-ENTRIES = 50
-
-
-def payload(ledger: int, entry: int) -> bytes:
-    return b"<%d/%d>" % (ledger, entry) * 20
-
-
-def fill(bookie: BookieProcess) -> None:
-    """Two ledgers that metadata knows, one of them fenced."""
-    ensemble = [bookie.bookie_id, NOBODY]
-    create_ledgers(bookie.metadata, [ledger_of(n, ensemble) for n in (FENCED_LEDGER, OPEN_LEDGER)])
-    with RawClient(bookie.port) as client:
-        for ledger in (FENCED_LEDGER, OPEN_LEDGER):
-            client.send(b"".join(add_frame(ledger, n, payload(ledger, n)) for n in range(ENTRIES)))
-            assert {client.answer().code for _ in range(ENTRIES)} == {EOK}
-        assert client.fence(FENCED_LEDGER).code == EOK
 
 
 def assert_whole(bookie: BookieProcess) -> None:
     with RawClient(bookie.port) as client:
+        assert_entries(client)
         for ledger in (FENCED_LEDGER, OPEN_LEDGER):
-            for entry in range(ENTRIES):
-                answer = client.read(ledger, entry)
-                assert (answer.code, payload_of(answer.body)) == (EOK, payload(ledger, entry))
             assert client.read(ledger, ENTRIES).code == ENOENTRY
         assert client.add(FENCED_LEDGER, ENTRIES, b"late") == EFENCED
 

@@ -14,25 +14,11 @@ import pytest
 from bkbox.native.checksum import crc32c
 from bkbox.storage.checksummed_document import FORMATS
 from bkbox.storage.log.segment import FORMAT, SEGMENT_HEADER
-from tests.e2e.olddisks import (
-    BOOKIE_ID,
-    ENTRIES,
-    FENCED_LEDGER,
-    FOLDER,
-    OPEN_LEDGER,
-    payload,
-    unpacked,
-)
+from tests.e2e.olddisks import BOOKIE_ID, FOLDER, unpacked
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.processes import BookieProcess, bkbox
-from tests.harness.raw import (
-    EFENCED,
-    EOK,
-    RawClient,
-    add_frame,
-    payload_of,
-    read_frame,
-)
+from tests.harness.raw import EFENCED, EOK, RawClient, payload_of
+from tests.harness.two_ledgers import ENTRIES, FENCED_LEDGER, assert_entries
 
 NEW_LEDGER = 3
 ARCHIVES = sorted(FOLDER.glob("*.tar.xz"))
@@ -50,16 +36,10 @@ def test_a_disk_of_an_older_version_has_all_it_had(bookie: BookieProcess) -> Non
     bookie.start()
     create_ledgers(bookie.metadata, [ledger_of(NEW_LEDGER, [BOOKIE_ID, NOBODY])])
     with RawClient(bookie.port) as client:
-        for ledger in (FENCED_LEDGER, OPEN_LEDGER):
-            for entry in range(ENTRIES):
-                answer = client.read(ledger, entry)
-                assert (answer.code, payload_of(answer.body)) == (EOK, payload(ledger, entry))
-        client.send(add_frame(FENCED_LEDGER, ENTRIES, b"late"))
-        assert client.answer().code == EFENCED
-        client.send(add_frame(NEW_LEDGER, 0, b"next"))
-        assert client.answer().code == EOK
-        client.send(read_frame(NEW_LEDGER, 0))
-        assert payload_of(client.answer().body) == b"next"
+        assert_entries(client)
+        assert client.add(FENCED_LEDGER, ENTRIES, b"late") == EFENCED
+        assert client.add(NEW_LEDGER, 0, b"next") == EOK
+        assert payload_of(client.read(NEW_LEDGER, 0).body) == b"next"
     assert bookie.stop() == 0
 
 

@@ -16,7 +16,7 @@ from bkbox.storage.files import Files
 from bkbox.storage.log.segment import (
     ENTRY_LOG_DIR,
     SEGMENT_HEADER_BYTES,
-    check_segment_format,
+    decode_segment_header,
     parse_segment_file_name,
 )
 
@@ -38,7 +38,7 @@ def check_formats(files: Files, folder: Path) -> None:
             if newest is not None:
                 with closing(files.open_read(segments / newest)) as segment:
                     header = segment.pread(0, SEGMENT_HEADER_BYTES)
-                check_segment_format(header, segments / newest)
+                decode_segment_header(header, segments / newest)
 
 
 def _logs(files: Files, folder: Path) -> list[Path]:

@@ -100,31 +100,27 @@ def encode_segment_header(name: SegmentName, created_ms: int) -> bytes:
     return fields + _CRC.pack(crc32c(fields))
 
 
-def check_segment_format(data: bytes, path: Path) -> int:
-    """The format of a segment of any log. Raises DamagedError if the header is short or wrong, FormatVersionError if it
-    is newer.
+def decode_segment_header(data: bytes, path: Path) -> tuple[SegmentName, int]:
+    """The segment that a header names, and its format. Raises DamagedError if the header is short or wrong,
+    FormatVersionError if the format is newer.
     """
     if len(data) < SEGMENT_HEADER_BYTES:
         raise DamagedError(f"{path}: the segment header is cut short")
     fields, checksum = data[: SEGMENT_HEADER.size], data[SEGMENT_HEADER.size :]
     if _CRC.unpack(checksum)[0] != crc32c(fields):
         raise DamagedError(f"{path}: wrong checksum in the segment header")
-    magic, version, *_ = SEGMENT_HEADER.unpack(fields)
+    magic, version, _flags, segment, disk, _created = SEGMENT_HEADER.unpack(fields)
     if magic in (ENTRY_LOG_MAGIC, JOURNAL_MAGIC) and version > FORMAT:
         raise FormatVersionError(f"{path}: format {version}, this version reads up to {FORMAT}")
-    assert isinstance(version, int)
-    return version
+    return SegmentName(magic, UUID(bytes=disk), segment), version
 
 
 def check_segment_header(data: bytes, name: SegmentName, path: Path) -> int:
-    """The format of the segment. Raises DamagedError if the header is short, wrong or of another segment,
-    FormatVersionError if it is newer.
+    """The format of the segment. Raises what decode_segment_header does, and DamagedError if the header is of another
+    segment.
     """
-    version = check_segment_format(data, path)
-    magic, _version, _flags, segment, disk, _created = SEGMENT_HEADER.unpack(
-        data[: SEGMENT_HEADER.size]
-    )
-    if (magic, segment, disk) != (name.magic, name.segment, name.disk.bytes):
+    found, version = decode_segment_header(data, path)
+    if found != name:
         raise DamagedError(f"{path}: the header belongs to another segment or disk")
     return version
 

@@ -22,9 +22,10 @@ from pathlib import Path
 from bkbox.base.ids import BookieId
 from bkbox.base.values import replaced
 from bkbox.config.schema import Config
-from bkbox.errors import EncodingError
+from bkbox.errors import EncodingError, FormatVersionError
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
+from bkbox.storage.disk.formats import check_formats
 from bkbox.storage.files import Files
 from bkbox.supervisor.boot.witnessing import checkpoint_number, read_record, read_witness
 from bkbox.supervisor.disks.disk_inspection import (
@@ -124,7 +125,23 @@ async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence
     stored = await store.read_cookie(bookie)
     record, version = await read_record(store, bookie)
     found = look_at_disks(config, files, instance_id, stored)
-    return _in_present(replace(found, record=record, record_version=version), files)
+    found = replace(
+        found,
+        disks=tuple(_of_known_format(item, files) for item in found.disks),
+        journal=None if found.journal is None else _of_known_format(found.journal, files),
+        record=record,
+        record_version=version,
+    )
+    return _in_present(found, files)
+
+
+def _of_known_format(item: Directory, files: Files) -> Directory:
+    """The directory, unreadable if a newer version of bkbox wrote to it."""
+    try:
+        check_formats(files, item.path)
+    except FormatVersionError as error:
+        return Directory(item.path, DirState.UNREADABLE, str(error))
+    return item
 
 
 def _in_present(evidence: Evidence, files: Files) -> Evidence:

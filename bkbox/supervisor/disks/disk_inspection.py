@@ -22,7 +22,6 @@ from bkbox.metadata.versioned import Versioned
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.disk import dirty_marker as markers
 from bkbox.storage.disk.dirty_marker import MARKER_NAME
-from bkbox.storage.disk.formats import check_formats
 from bkbox.storage.disk.identity import DISK_NAME, DiskIdentity, read_identity
 from bkbox.storage.disk.lock import LOCK_NAME, DiskLock
 from bkbox.storage.files import Files, write_atomic
@@ -98,7 +97,6 @@ class Directory:
 def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Directory:
     """Determine the state of one directory."""
     try:
-        check_formats(files, path)
         names = files.listdir(path) if files.exists(path) else []
         identity = read_identity(files, path)
         version = files.read_bytes(path / VERSION_NAME)

@@ -12,12 +12,6 @@ from tests.harness.processes import BookieProcess, free_port
 
 FOLDER = Path(__file__).parent
 BOOKIE_ID = "old-bookie"
-FENCED_LEDGER, OPEN_LEDGER = 1, 2
-ENTRIES = 40
-
-
-def payload(ledger: int, entry: int) -> bytes:
-    return b"<%d/%d>" % (ledger, entry) * 20
 
 
 def unpacked(archive: Path, root: Path) -> BookieProcess:

@@ -7,17 +7,9 @@ import tempfile
 from pathlib import Path
 
 from bkbox import __version__
-from tests.e2e.olddisks import (
-    BOOKIE_ID,
-    ENTRIES,
-    FENCED_LEDGER,
-    FOLDER,
-    OPEN_LEDGER,
-    payload,
-)
-from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
+from tests.e2e.olddisks import BOOKIE_ID, FOLDER
 from tests.harness.processes import BookieProcess, bkbox
-from tests.harness.raw import EOK, RawClient, add_frame
+from tests.harness.two_ledgers import fill
 
 _LEFT_OUT = {"RESERVE", "LOCK", "admin.sock", "LOG", "LOG.old"}
 """Made anew by each start."""
@@ -52,14 +44,7 @@ def _written(root: Path, mode: str, end: str) -> None:
     )
     try:
         bookie.start()
-        ensemble = [BOOKIE_ID, NOBODY]
-        create_ledgers(uri, [ledger_of(n, ensemble) for n in (FENCED_LEDGER, OPEN_LEDGER)])
-        with RawClient(bookie.port) as client:
-            for ledger in (FENCED_LEDGER, OPEN_LEDGER):
-                frames = [add_frame(ledger, n, payload(ledger, n)) for n in range(ENTRIES)]
-                client.send(b"".join(frames))
-                assert {client.answer().code for _ in frames} == {EOK}
-            assert client.fence(FENCED_LEDGER).code == EOK
+        fill(bookie, BOOKIE_ID)
         if end == "stopped":
             assert bookie.stop() == 0
         else:

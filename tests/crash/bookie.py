@@ -10,7 +10,6 @@ import subprocess
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -82,12 +81,8 @@ class CrashBookie(BookieProcess):
 
     def pids(self, role: str) -> list[int]:
         """Of the children of a role that are running, as the supervisor sees them."""
-        found = self.look()["processes"]
+        found = self.status()["processes"]
         return [item["pid"] for item in found if item["role"] == role and item["running"]]
-
-    def look(self) -> dict[str, Any]:
-        """The status document."""
-        return self.status()
 
     def limbo(self) -> set[int]:
         """The ledgers that are in limbo: no more than one page of them."""
@@ -97,7 +92,7 @@ class CrashBookie(BookieProcess):
 
     def classes(self) -> set[str]:
         """The crash classes of the disks at the last start of each."""
-        return {disk["crash_class"] for disk in self.look()["disks"]}
+        return {disk["crash_class"] for disk in self.status()["disks"]}
 
 
 def _alive(group: int) -> bool:

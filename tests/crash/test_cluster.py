@@ -163,7 +163,7 @@ def be_repaired(victim: Host, rng: random.Random) -> None:
             bookie.kill()
             bookie.start_again()
     wait_for(
-        lambda: bookie.look()["limbo"]["ledgers"] == 0, "limbo to be empty", timeout=60, pause=0.1
+        lambda: bookie.status()["limbo"]["ledgers"] == 0, "limbo to be empty", timeout=60, pause=0.1
     )
 
 

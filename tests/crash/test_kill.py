@@ -129,7 +129,7 @@ def children(bookie: CrashBookie) -> list[int]:
 
 def whole(bookie: CrashBookie) -> bool:
     """Whether every child runs and every disk is in service."""
-    document = bookie.look()
+    document = bookie.status()
     running = all(process["running"] for process in document["processes"])
     return running and all(disk["state"] == "in service" for disk in document["disks"])
 

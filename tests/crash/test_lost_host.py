@@ -183,7 +183,7 @@ def test_a_lost_host(bookie: CrashBookie, ack_after: str) -> None:
 
 
 def nothing_is_lost(bookie: CrashBookie, load: Load) -> None:
-    document = bookie.look()
+    document = bookie.status()
     before = [ledger for ledger in load.ledgers.values() if ledger.limbo]
     assert before or document["limbo"]["ledgers"] == 0, document["boot"]
     load.verify(sample=300)
@@ -193,7 +193,7 @@ def what_may_be_lost_is_in_limbo(bookie: CrashBookie, load: KnownLoad, *, surely
     """What is not in limbo has everything. Those that were in limbo before are deleted, and the load goes on with new
     ones. ``surely``: something may be lost."""
     limbo = bookie.limbo()
-    assert limbo or not surely, bookie.look()["boot"]
+    assert limbo or not surely, bookie.status()["boot"]
     load.drain()
     old = [ledger.id for ledger in load.ledgers.values() if ledger.limbo]
     load.in_limbo(limbo)

@@ -179,7 +179,7 @@ def one_loss(bookie: CrashBookie, host: HostLoss, load: DeferredLoad, rng: rando
         load.send(client, rng.randrange(30))
         time.sleep(rng.randrange(3000) / 1e6)
         cut_off(bookie, host, rng)
-    assert bookie.look()["limbo"]["ledgers"] == 0
+    assert bookie.status()["limbo"]["ledgers"] == 0
     with RawClient3(bookie.port) as client:
         load.verify(client)
 

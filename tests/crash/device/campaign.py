@@ -176,8 +176,8 @@ class Round:
         stopped = stopped and self._bookie.classes() == {"clean"}
         if self._setting.may_lose and not stopped:
             load.entries_may_be_lost()
-        if not self._setting.may_lose and (limbo := self._bookie.look()["limbo"]["ledgers"]):
-            reasons = [disk["reason"] for disk in self._bookie.look()["disks"]]
+        if not self._setting.may_lose and (limbo := self._bookie.status()["limbo"]["ledgers"]):
+            reasons = [disk["reason"] for disk in self._bookie.status()["disks"]]
             raise Violation(f"{limbo} ledgers are in limbo, and none need be: {reasons}")
         self._verify(load, sample=SAMPLE)
         if self.tally.broken:

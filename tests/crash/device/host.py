@@ -60,7 +60,7 @@ class HostedBookie(CrashBookie):
     @property
     def limbo(self) -> int:
         """Number of its ledgers in limbo."""
-        return int(self.look()["limbo"]["ledgers"])
+        return int(self.status()["limbo"]["ledgers"])
 
     def name_ledgers(self, ledgers: Iterable[int], *others: str) -> None:
         """Create them in the metadata store: on this bookie and two others, by default ones that do not answer."""

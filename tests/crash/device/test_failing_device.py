@@ -118,7 +118,7 @@ def test_one_of_two_devices_fails(
     bookie, promises = started(stack, mode, tmp_path, *disks)
     for ledger in LEDGERS:
         assert promises.add(ledger, range(40)) == 40
-    before = {disk["path"]: disk["ledgers"] for disk in bookie.look()["disks"]}
+    before = {disk["path"]: disk["ledgers"] for disk in bookie.status()["disks"]}
     assert min(before.values()) >= 1, before
     device.eio() if what == "eio" else device.vanish()
     write_back(device)
@@ -126,7 +126,7 @@ def test_one_of_two_devices_fails(
     device.come_back()
     bookie.start_again()
     found = promises.kept(unknown_ok=mode == "write")
-    classes = {disk["path"]: disk["crash_class"] for disk in bookie.look()["disks"]}
+    classes = {disk["path"]: disk["crash_class"] for disk in bookie.status()["disks"]}
     assert classes[str(disks[1])] == "process crash"
     assert classes[str(disks[0])] == "host crash"
     assert found.served >= 40 * before[str(disks[1])]

@@ -69,7 +69,7 @@ class Alarms:
 
     def look(self, classes: set[str]) -> None:
         """What it says, and what it answers."""
-        document = self.bookie.look()
+        document = self.bookie.status()
         said = {disk["crash_class"] for disk in document["disks"]}
         assert said <= classes, document["disks"]
         assert document["limbo"]["ledgers"] == 0, document["disks"]

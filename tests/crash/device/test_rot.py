@@ -134,7 +134,7 @@ def rot_everywhere(
         flip(path, at + place)
         bookie.start_again()
         found = promises.look()
-        assert not found, (name, found, bookie.look()["disks"][0])
+        assert not found, (name, found, bookie.status()["disks"][0])
         assert bookie.classes() == {"host crash"}, name
 
 
@@ -183,7 +183,7 @@ def test_rot_in_a_journal(bookie: HostedBookie, tmp_path: Path, what: str) -> No
             flip(path, at + place)
         bookie.start_again()
         found = promises.look()
-        assert not found, (name, found, bookie.look()["disks"][0])
+        assert not found, (name, found, bookie.status()["disks"][0])
 
 
 @pytest.mark.timeout(180)

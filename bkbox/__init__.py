@@ -5,12 +5,12 @@ from __future__ import annotations
 import os.path
 from typing import TYPE_CHECKING
 
-from bkbox.native import interpret_if_asked
+from bkbox.native import interpret_if_requested
 
 if TYPE_CHECKING:
     from bkbox.client import connect
 
-interpret_if_asked(os.path.dirname(__file__))
+interpret_if_requested(os.path.dirname(__file__))
 
 __version__ = "0.1.0"
 

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import os.path
 
-from bkbox.native import interpret_if_asked
+from bkbox.native import interpret_if_requested
 
-interpret_if_asked(os.path.dirname(__file__))
+interpret_if_requested(os.path.dirname(__file__))

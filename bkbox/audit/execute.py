@@ -36,7 +36,7 @@ from bkbox.audit.copies import CopyReader
 from bkbox.audit.judgement import Fault, ranges_of
 from bkbox.audit.plan import BY_PERSONS, Action, Step
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.client.client import Client
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.options import ClientOptions

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from bkbox import metadata as stores
 from bkbox.audit.export import ContentHash, entries_file, ledgers_file
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.client.client import Client
 from bkbox.client.ledger.writer import LedgerWriter
 from bkbox.client.options import ClientOptions

@@ -28,7 +28,7 @@ from bkbox.audit.rows import (
     UnderReplicated,
 )
 from bkbox.base.ids import BookieId
-from bkbox.protocol.audit import Answer, BookieAnswer, audit, clipped, pieces, settled_fragments
+from bkbox.protocol.audit import Answer, BookieAnswer, audit, clipped, final_fragments, pieces
 from bkbox.protocol.force_close_plan import text_of
 from bkbox.protocol.inspection import joined
 from bkbox.protocol.quorum import QuorumSizes
@@ -226,7 +226,7 @@ def without_copy(
     """
     size, quorum = metadata.ensemble_size, metadata.write_quorum
     found: list[range] = []
-    for index, entries in settled_fragments(metadata):
+    for index, entries in final_fragments(metadata):
         ensemble = metadata.fragments[index].ensemble
         absent = {
             bookie: [entries]
@@ -493,7 +493,7 @@ def _only_in_one(metadata: LedgerMetadata, racks: Mapping[BookieId, str]) -> dic
     """The number of entries whose copies are all in one rack, by rack."""
     size, quorum = metadata.ensemble_size, metadata.write_quorum
     found: dict[str, int] = {}
-    for index, entries in settled_fragments(metadata):
+    for index, entries in final_fragments(metadata):
         ensemble = metadata.fragments[index].ensemble
         for offset in range(min(size if quorum < size else 1, len(entries))):
             alike = entries[offset :: size if quorum < size else 1]

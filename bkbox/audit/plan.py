@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from bkbox.audit.judgement import Copy
 from bkbox.audit.rows import Divergent
 from bkbox.base.ids import bookie_id, ledger_id
-from bkbox.base.words import counted, quoted
+from bkbox.base.text import counted, quoted
 from bkbox.errors import ConfigError, InvalidIdError, OperatorError
 
 

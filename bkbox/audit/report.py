@@ -12,7 +12,7 @@ from pathlib import Path
 from bkbox.audit.run import FINDINGS, Summary, read_summary
 from bkbox.audit.tables import read_table, rows_of
 from bkbox.base.logs.control import in_one_line
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 
 _SHOWN = 20
 

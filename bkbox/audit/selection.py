@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from bkbox.base.ids import ledger_id
-from bkbox.base.words import counted, quoted
+from bkbox.base.text import counted, quoted
 from bkbox.errors import ConfigError, InvalidIdError
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.metadata.owner import owner_of

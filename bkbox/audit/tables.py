@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bkbox.audit import rows
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import OperatorError
 
 _INT, _TEXT = pa.int64(), pa.string()

@@ -29,7 +29,7 @@ from typing import (
     get_type_hints,
 )
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import EncodingError
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import operator
 import re
 from typing import NewType
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import InvalidIdError
 
 LedgerId = NewType("LedgerId", int)

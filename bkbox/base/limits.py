@@ -29,7 +29,7 @@ INDEX_MEMORY_BYTES = 16 << 20
 RUN_CACHE_BYTES = 8 << 20
 """Memory of a disk for stored extents of the index, cached for readers."""
 
-FRONTEND_HELD_BYTES_MAX = 128 << 20
+FRONTEND_BUFFERED_BYTES_MAX = 128 << 20
 """Bytes that the front-end buffers for all clients together, beside the batches in flight: partial frames, and unsent
 responses. Reads are refused before it is reached; nothing exceeds it.
 """
@@ -42,7 +42,7 @@ BOOKIE_DESCRIPTORS_MIN = 512
 and a few dozen clients.
 """
 
-DESCRIPTORS_WANTED = 16_384
+DESCRIPTORS_TARGET = 16_384
 """Descriptors for connections, and for segments and LevelDB's files of each disk. The systemd unit sets more."""
 
 FRONTEND_DESCRIPTORS = 256

@@ -10,9 +10,9 @@ class TokenBucket:
     """``rate`` tokens a second on average, None: no bound; it holds what a second brings. It is empty at first unless
     ``is_full``.
 
-    There are two ways to pay. A request of one token (``take``) is refused if there is none. A piece of work of any
-    size (``wait_s``, ``spend``) is paid for afterwards: it passes when nothing is owed, and the next one waits until it
-    is paid. So a new rate applies at once, also to pieces that wait already.
+    Tokens are spent in two ways. A request of one token (``try_acquire``) is refused if there is none. A piece of work
+    of any size (``wait_s``, ``spend``) is paid for afterwards: it passes when nothing is owed, and the next one waits
+    until it is paid. So a new rate applies at once, also to pieces that wait already.
     """
 
     __slots__ = ("_at_s", "_level", "_rate")
@@ -30,8 +30,8 @@ class TokenBucket:
         self._fill(now_s)
         self._rate = rate
 
-    def take(self, now_s: float) -> bool:
-        """Take one token; False if there is none."""
+    def try_acquire(self, now_s: float) -> bool:
+        """Takes one token; False if there is none."""
         self._fill(now_s)
         if self._rate is None:
             return True

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.bench.load_loop import ADD, ENDLESS, Link, Stream, turn
 from bkbox.errors import BenchError
 from bkbox.native.histogram import Histogram

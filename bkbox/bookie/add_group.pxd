@@ -4,7 +4,7 @@ from bkbox.native cimport memory
 from bkbox.bookie.response_writer cimport ResponseWriter
 from bkbox.storage.index.memtable cimport Memtable
 from bkbox.storage.log.ledger_counts cimport LedgerCounts
-from bkbox.wire.v3_fast_path cimport add_answer_size, put_add_answer
+from bkbox.wire.v3_fast_path cimport add_response_size, put_add_response
 
 cdef unsigned long long NO_TXN
 cdef unsigned long long NOT_ANSWERED

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bkbox.native import memory
-from bkbox.wire.v3_fast_path import add_answer_size, put_add_answer
+from bkbox.wire.v3_fast_path import add_response_size, put_add_response
 
 if TYPE_CHECKING:
     from bkbox.bookie.response_writer import ResponseWriter
@@ -294,9 +294,9 @@ class AddBatch:
             elif txn != NO_TXN:
                 ledger = self.ledger_id(index)
                 entry = self.entry_id(index)
-                size = add_answer_size(txn, code_v3, ledger, entry)
+                size = add_response_size(txn, code_v3, ledger, entry)
                 at = out.reserve(connection, size, 1)
-                put_add_answer(out.slot, at, txn, code_v3, ledger, entry)
+                put_add_response(out.slot, at, txn, code_v3, ledger, entry)
                 index += 1
             else:
                 end = index + 1

@@ -3,7 +3,7 @@ cimport cython
 from bkbox.native cimport memory
 from bkbox.bookie.add_group cimport AddBatch, AdmittedLedger
 from bkbox.bookie.read_group cimport ReadBatch
-from bkbox.wire.v3_fast_path cimport PlainV3
+from bkbox.wire.v3_fast_path cimport FastRequestV3
 
 cdef Py_ssize_t _PREFIX_BYTES
 cdef unsigned char _V3_FIRST_BYTE_MIN
@@ -24,11 +24,11 @@ cdef int _PLAIN_READ
 cdef class FrameDispatcher:
     cdef readonly dict hot
     cdef readonly dict filled
-    cdef PlainV3 _plain
+    cdef FastRequestV3 _plain
 
     @cython.locals(
         data="const unsigned char[::1]",
-        plain=PlainV3,
+        plain=FastRequestV3,
         body=Py_ssize_t,
         head="unsigned int",
         kind=int,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from bkbox.bookie.add_group import AddBatch, AdmittedLedger
 from bkbox.bookie.read_group import ReadBatch
 from bkbox.native import memory
-from bkbox.wire.v3_fast_path import PlainV3
+from bkbox.wire.v3_fast_path import FastRequestV3
 
 _PREFIX_BYTES = 4
 _V3_FIRST_BYTE_MIN = 8
@@ -48,7 +48,7 @@ class FrameDispatcher:
         """The hot ledgers by id."""
         self.filled: dict[int, AdmittedLedger] = {}
         """The ledgers that accept recovery adds and no others, by id."""
-        self._plain = PlainV3()
+        self._plain = FastRequestV3()
 
     def over(
         self,

@@ -69,7 +69,7 @@ class Reader:
     def __init__(
         self, store: DiskStore, ledgers: Ledgers, lacs: KnownLacs, now_s: Callable[[], float]
     ) -> None:
-        self._seldom = RateLimited(log, now_s)
+        self._limited_log = RateLimited(log, now_s)
         self._store = store
         self._ledgers = ledgers
         self._lacs = lacs
@@ -158,7 +158,7 @@ class Reader:
                 else None
             )
         except DiskError as error:
-            self._seldom.say(
+            self._limited_log.log(
                 logging.ERROR,
                 "entry",
                 "ledger %d entry %d cannot be read: %s",
@@ -196,7 +196,7 @@ class Reader:
                 return None
             return self._lacs.known(ledger)
         except DiskError as error:
-            self._seldom.say(
+            self._limited_log.log(
                 logging.ERROR, "LAC", "the LAC of ledger %d cannot be read: %s", ledger, error
             )
             return None
@@ -283,7 +283,7 @@ class Reader:
                 return self._entry_v3(poll)
             lac = self._lacs.known(poll.ledger_id)
         except DiskError as error:
-            self._seldom.say(
+            self._limited_log.log(
                 logging.ERROR,
                 "LAC",
                 "the LAC of ledger %d cannot be read: %s",
@@ -341,7 +341,7 @@ class Reader:
         try:
             return self._store.last_entry_id(ledger)
         except DiskError as error:
-            self._seldom.say(
+            self._limited_log.log(
                 logging.ERROR,
                 "last entry",
                 "the last entry of ledger %d cannot be found: %s",
@@ -357,7 +357,7 @@ class Reader:
             if standing(self._ledgers.record(ledger)) is LedgerStatus.LIMBO:
                 return Code.EUNKNOWNLEDGERSTATE, packet
         except DiskError as error:
-            self._seldom.say(
+            self._limited_log.log(
                 logging.ERROR, "LAC", "the LAC of ledger %d cannot be read: %s", ledger, error
             )
             return Code.EIO, None
@@ -384,7 +384,7 @@ class Reader:
                 return Code.ENOLEDGER, b""
             runs = self._store.entries(ledger)
         except DiskError as error:
-            self._seldom.say(
+            self._limited_log.log(
                 logging.ERROR,
                 "list",
                 "the entries of ledger %d cannot be listed: %s",
@@ -396,7 +396,7 @@ class Reader:
         if len(data) > _LIST_BYTES_MAX:
             data = encode_folded(runs)
         if len(data) > _LIST_BYTES_MAX:
-            self._seldom.say(
+            self._limited_log.log(
                 logging.ERROR,
                 "long list",
                 "the list of the entries of ledger %d has %d bytes",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bkbox.base.host.files import HostFiles
 from bkbox.base.redaction import Secrets, known_secrets
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.bundle import parts
 from bkbox.config.schema import Config
 from bkbox.errors import HostError

@@ -19,7 +19,7 @@ from bkbox.api.admin.status import to_json
 from bkbox.base.host.blocks import device_of, mount_of
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.processes import threads
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.checks.doctor import examine
 from bkbox.checks.registry import worst
 from bkbox.config.schema import Config

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bkbox.api.admin.status import DiskStatus, Process, Status
 from bkbox.api.admin.status_parts import STOPPED, WAITS_FOR_DISK
-from bkbox.base.words import counted, moment, quoted
+from bkbox.base.text import counted, moment, quoted
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.checks import registry
 from bkbox.checks.host import kernel

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bkbox.api.admin.socket_path import admin_socket_path
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.checks.registry import CONFIGURATION, LEFTOVERS, PORT, Finding
 from bkbox.config import load as configuration
 from bkbox.config.schema import Config

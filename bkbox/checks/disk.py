@@ -10,7 +10,7 @@ from bkbox.base.host.blocks import device_of
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
 from bkbox.base.host.processes import flock_holder
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.checks import registry
 from bkbox.checks.host import file_system, file_system_errors
 from bkbox.checks.registry import Finding

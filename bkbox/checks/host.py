@@ -11,7 +11,7 @@ from bkbox.base.host.clock import Clock
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.filesystems import device_name, risks
 from bkbox.base.host.processes import open_files_limit
-from bkbox.base.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
+from bkbox.base.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_TARGET, FRONTEND_DESCRIPTORS
 from bkbox.checks.registry import CLOCK, FILE_SYSTEM, KERNEL, LIMITS, MEMORY, Finding
 
 DIRTY_BYTES_MAX = 2 << 30
@@ -49,7 +49,7 @@ def limits(host: HostFiles, pid: int | None) -> Finding:
     limit = open_files_limit(host, pid if pid is not None else "self")
     if limit is None:
         return LIMITS.warn(f"how many files {whose} may open cannot be read", command="")
-    return limits_of(limit, whose, DESCRIPTORS_WANTED)
+    return limits_of(limit, whose, DESCRIPTORS_TARGET)
 
 
 def limits_of(limit: int, whose: str, wanted: int) -> Finding:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.checks.registry import REPLICAS, Finding
 from bkbox.config.schema import Config
 from bkbox.errors import MetadataError, NoSuchLedgerError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bkbox.api.admin.status import Status, StatusWarning
 from bkbox.base.host import descriptors
-from bkbox.base.limits import DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
-from bkbox.base.words import counted
+from bkbox.base.limits import DESCRIPTORS_TARGET, FRONTEND_DESCRIPTORS
+from bkbox.base.text import counted
 from bkbox.checks import host, registry
 from bkbox.checks.bookie import of_status
 from bkbox.checks.registry import Finding, filled
@@ -63,7 +63,7 @@ def _of_supervisor(bookie: Supervisor, status: Status) -> Iterator[Finding]:
         yield registry.HTTP_TLS.warn(
             f"the admin API on {status.http} is not encrypted: tokens can be read on the network between"
         )
-    wanted = min(bookie.config.connections_max + FRONTEND_DESCRIPTORS, DESCRIPTORS_WANTED)
+    wanted = min(bookie.config.connections_max + FRONTEND_DESCRIPTORS, DESCRIPTORS_TARGET)
     yield host.limits_of(descriptors.allowed_now(), "the bookie", wanted)
     yield from _of_jobs(bookie)
 

@@ -224,11 +224,11 @@ def main() -> None:
       echo hello | bkbox ledger write --metadata sqlite:./cluster.db -e 1 -w 1 -a 1
     """
     warnings.showwarning = _show_warning
-    from bkbox.base import waits  # not needed for `--help`, which has to be fast
+    from bkbox.base import wait_notices  # not needed for `--help`, which has to be fast
     from bkbox.base.host.descriptors import require_descriptors
     from bkbox.base.limits import DESCRIPTORS_MIN
 
-    waits.tell(_say_wait)
+    wait_notices.set_sink(_say_wait)
     require_descriptors(DESCRIPTORS_MIN)
     if os.environ.get("BKBOX_CLIENT_FILE"):
         from bkbox.cli.lib import client_file  # few commands need a client

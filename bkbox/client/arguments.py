@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bkbox.base.ids import MAX_ID, EntryId, LedgerId, entry_id, ledger_id
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import ConfigError, InvalidArgumentError, InvalidIdError, UnknownOptionError
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from typing import Any, Self, Unpack
 
 from bkbox import metadata as metadata_store
 from bkbox.base.ids import BookieId, EntryId, LedgerId
-from bkbox.base.words import error_text, quoted
+from bkbox.base.text import error_text, quoted
 from bkbox.client import arguments
 from bkbox.client.connecting import Connecting
 from bkbox.client.connection.addresses import Addresses

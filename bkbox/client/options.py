@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from bkbox.base.backoff import JITTER_AROUND, Backoff
 from bkbox.base.limits import FRAME_BYTES_MAX
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.client.arguments import option_problems
 from bkbox.errors import ConfigError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import quoted
 from bkbox.config.schema import SCHEMA, Config, is_live
 from bkbox.errors import ConfigError
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import quoted
 from bkbox.config.java_properties import Property
 from bkbox.config.java_unsupported import reason_for
 from bkbox.config.schema import SCHEMA, checked

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import quoted
 from bkbox.errors import ConfigError
 
 _KEY = re.compile(r"((?:\\.|[^\\\s=:])+)\s*[=:]?\s*(.*)", re.DOTALL)

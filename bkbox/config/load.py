@@ -23,7 +23,7 @@ from typing import Any
 
 from bkbox.base.host.small_files import read_small
 from bkbox.base.ids import BookieId
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config import security
 from bkbox.config.metadata_uri import ZNODE_PREFIX
 from bkbox.config.schema import (

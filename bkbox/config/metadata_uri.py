@@ -18,8 +18,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import quoted
 from bkbox.config.values import join_address, split_address
 
 FORMS = "sqlite:PATH or zk://HOST:PORT[;HOST:PORT…]/ROOT"

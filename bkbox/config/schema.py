@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from bkbox.base import limits
 from bkbox.base.ids import BookieId, bookie_id
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config import metadata_uri
 from bkbox.config.security import SecurityKeys
 from bkbox.config.values import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config.values import (
     Choice,
     File,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 
 _UNITS = {
     "b": 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.client import Client, LedgerReader
 from bkbox.demo.output import Advance, amount
 from bkbox.demo.source import Stored

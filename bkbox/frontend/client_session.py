@@ -10,7 +10,7 @@ import select
 import socket
 from typing import Protocol
 
-from bkbox.base.logs.trace import UNDER_WAY
+from bkbox.base.logs.trace import CURRENT_CONNECTIONS
 from bkbox.frontend.access.authorization import Authorizer
 from bkbox.frontend.disk_link import DiskLink
 from bkbox.frontend.loop.connection import Connection, SharedState
@@ -62,11 +62,11 @@ class ClientSession(Connection):
 
     def handle_slow_path(self, frame: memoryview) -> bool:
         body = frame[PREFIX_BYTES:]
-        UNDER_WAY.set(self._numbers)
+        CURRENT_CONNECTIONS.set(self._numbers)
         try:
             target = self._request_router.take(body)
         finally:  # later log lines must not name a connection that this frame has closed
-            UNDER_WAY.set(None)
+            CURRENT_CONNECTIONS.set(None)
         self.is_v3 = self._request_router.tries_v3
         if target is None:
             self._router.await_place(self)

@@ -6,7 +6,7 @@ few system calls for one request as for thousands.
 
 Its only lasting state is the directory of ledgers, which it rebuilds from the workers. A request for a disk that is
 out of service is answered with EIO: 'unknown', never 'no such entry'. While the bytes buffered for clients are close
-to FRONTEND_HELD_BYTES_MAX, reads are answered with ETOOMANYREQUESTS: nothing was done with them.
+to FRONTEND_BUFFERED_BYTES_MAX, reads are answered with ETOOMANYREQUESTS: nothing was done with them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 from bkbox.base import logs
 from bkbox.base.host.descriptors import allow
-from bkbox.base.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, MIGRATION_PAUSE_MAX_S
+from bkbox.base.limits import (
+    FRONTEND_BUFFERED_BYTES_MAX,
+    FRONTEND_DESCRIPTORS,
+    MIGRATION_PAUSE_MAX_S,
+)
 from bkbox.base.logs import trace
 from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.logs.refusals import Refusals
-from bkbox.base.words import error_text, quoted
+from bkbox.base.text import error_text, quoted
 from bkbox.errors import AuthenticationError, DiskError, FrameError
 from bkbox.frontend.access.access_policy import AccessPolicy
 from bkbox.frontend.access.authorization import Authorizer
@@ -77,7 +81,7 @@ class Frontend:
         self._control = Channel(control)
         self._handlers = Handlers()
         self._register(self._handlers)
-        self._turns = EventLoop(FRONTEND_HELD_BYTES_MAX, self._end)
+        self._turns = EventLoop(FRONTEND_BUFFERED_BYTES_MAX, self._end)
         self._links: dict[int, DiskLink] = {}
         self._sessions: dict[int, Connection] = {}
         self._numbers = itertools.count(1)
@@ -89,7 +93,7 @@ class Frontend:
         self._awaited: set[int] = set()
         self._new_ledgers = True
         self._refused = 0
-        self._seldom = RateLimited(log, time.monotonic)
+        self._limited_log = RateLimited(log, time.monotonic)
         self._policy = AccessPolicy()
         self._refusals = Refusals(time.monotonic)
         self._buckets = Buckets()
@@ -185,7 +189,7 @@ class Frontend:
         assert isinstance(session, ClientSession)
         began_s = self._cpu_budget.cpu_s()
         if isinstance(error, FrameError | ConnectionAbortedError | TimeoutError):
-            self._seldom.say(
+            self._limited_log.log(
                 logging.WARNING,
                 type(error).__name__,
                 "connection %s: %s; closed",
@@ -421,7 +425,9 @@ class Frontend:
             self._pause_accept(None)
             return
         except OSError as error:
-            self._seldom.say(logging.WARNING, "accept", "a connection cannot be taken: %s", error)
+            self._limited_log.log(
+                logging.WARNING, "accept", "a connection cannot be taken: %s", error
+            )
             self._pause_accept(time.monotonic() + _ACCEPT_PAUSE_S)
             return
         self._pause_accept(None)
@@ -525,7 +531,7 @@ class Frontend:
         if not isinstance(error, EOFError):
             kind = f"{type(error).__name__} at the door"
             said = visitor.peer, error
-            self._seldom.say(logging.INFO, kind, "connection %s: %s; not let in", *said)
+            self._limited_log.log(logging.INFO, kind, "connection %s: %s; not let in", *said)
 
     def _pause_accept(self, until_s: float | None) -> None:
         """Pauses accepting until then; None: resumes."""
@@ -559,7 +565,7 @@ class Frontend:
         if code in ABSENT.values():
             return code
         text = "a request for ledger %d is answered %s without a disk"
-        self._seldom.say(logging.INFO, code.name, text, ledger, code.name)
+        self._limited_log.log(logging.INFO, code.name, text, ledger, code.name)
         return code
 
     def await_place(self, waiter: SlotWaiter) -> None:

@@ -15,7 +15,7 @@ import json
 import struct
 from typing import Any, ClassVar, dataclass_transform
 
-from bkbox.base.words import error_text, quoted
+from bkbox.base.text import error_text, quoted
 from bkbox.errors import BugError
 
 _LENGTH = struct.Struct("=I")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bkbox.base.ids import bookie_id, ledger_id
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import BadRequestError, DiskChangeError, InvalidIdError
 from bkbox.jobs.job import JobKind
 

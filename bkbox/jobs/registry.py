@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import EncodingError, JobRefusedError, NoSuchJobError
 from bkbox.jobs.job import Job, JobAction, JobKind, JobState, Rate, from_json, to_json, with_report
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.jobs.registry import Registry
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config import metadata_uri
 from bkbox.config.metadata_uri import SqliteUri, ZooKeeperUri
 from bkbox.errors import ConfigError, OperatorError

@@ -14,7 +14,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import InvalidIdError
 from bkbox.metadata.underreplication import Candidacy
 from bkbox.metadata.versioned import Versioned

@@ -17,7 +17,7 @@ import sys
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 
 
-def interpret_if_asked(folder: str) -> None:
+def interpret_if_requested(folder: str) -> None:
     """Import all modules below a folder from their sources if ``BKBOX_KERNEL`` is ``interpreted``.
 
     Called before any package below the folder is imported.
@@ -37,6 +37,6 @@ def interpret_if_asked(folder: str) -> None:
 
 def kernel_in_use() -> str:
     """'compiled' or 'interpreted', for people."""
-    from bkbox.native import compiled  # after ``interpret_if_asked``
+    from bkbox.native import compiled  # after ``interpret_if_requested``
 
     return "compiled" if compiled.COMPILED else "interpreted"

@@ -52,11 +52,11 @@ class Histogram:
 
     def percentile(self, percent: float) -> int:
         """The value that this percentage of all values does not exceed; 0 if there are none."""
-        wanted = max(self.count * percent / 100, 1.0)
+        rank = max(self.count * percent / 100, 1.0)
         seen = 0
         for bucket in range(_BUCKETS):
             seen += self.counts[bucket]
-            if seen >= wanted:
+            if seen >= rank:
                 return min(_end(bucket) - 1, self.max)
         return 0
 

@@ -11,7 +11,7 @@ cdef extern from *:
 cdef extern from "crc32c.h":
     uint32_t bkbox_crc32c(uint32_t crc, const unsigned char *data, size_t size) noexcept nogil
     uint32_t bkbox_copy_crc32c(
-        uint32_t crc, unsigned char *room, const unsigned char *data, size_t size
+        uint32_t crc, unsigned char *buffer, const unsigned char *data, size_t size
     ) noexcept nogil
 
 
@@ -37,35 +37,35 @@ cdef inline int64_t i64(const unsigned char[::1] data, Py_ssize_t at) noexcept n
     return <int64_t>__builtin_bswap64(value)
 
 
-cdef inline void put_u16(unsigned char[::1] room, Py_ssize_t at, uint16_t value) noexcept nogil:
+cdef inline void put_u16(unsigned char[::1] buffer, Py_ssize_t at, uint16_t value) noexcept nogil:
     value = __builtin_bswap16(value)
-    memcpy(&room[at], &value, 2)
+    memcpy(&buffer[at], &value, 2)
 
 
-cdef inline void put_u32(unsigned char[::1] room, Py_ssize_t at, uint32_t value) noexcept nogil:
+cdef inline void put_u32(unsigned char[::1] buffer, Py_ssize_t at, uint32_t value) noexcept nogil:
     value = __builtin_bswap32(value)
-    memcpy(&room[at], &value, 4)
+    memcpy(&buffer[at], &value, 4)
 
 
-cdef inline void put_i32(unsigned char[::1] room, Py_ssize_t at, int32_t value) noexcept nogil:
-    put_u32(room, at, <uint32_t>value)
+cdef inline void put_i32(unsigned char[::1] buffer, Py_ssize_t at, int32_t value) noexcept nogil:
+    put_u32(buffer, at, <uint32_t>value)
 
 
-cdef inline void put_i64(unsigned char[::1] room, Py_ssize_t at, int64_t value) noexcept nogil:
+cdef inline void put_i64(unsigned char[::1] buffer, Py_ssize_t at, int64_t value) noexcept nogil:
     cdef uint64_t swapped = __builtin_bswap64(<uint64_t>value)
-    memcpy(&room[at], &swapped, 8)
+    memcpy(&buffer[at], &swapped, 8)
 
 
 cdef inline void copy(
-    unsigned char[::1] room, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end
+    unsigned char[::1] buffer, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end
 ) noexcept nogil:
     if end > start:
-        memcpy(&room[at], &data[start], end - start)
+        memcpy(&buffer[at], &data[start], end - start)
 
 
-cdef inline void move(unsigned char[::1] room, Py_ssize_t at, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+cdef inline void move(unsigned char[::1] buffer, Py_ssize_t at, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
     if end > start:
-        memmove(&room[at], &room[start], end - start)
+        memmove(&buffer[at], &buffer[start], end - start)
 
 
 cdef inline bint same(
@@ -81,11 +81,11 @@ cdef inline uint32_t crc32c(
 
 
 cdef inline uint32_t copy_crc32c(
-    unsigned char[::1] room,
+    unsigned char[::1] buffer,
     Py_ssize_t at,
     const unsigned char[::1] data,
     Py_ssize_t start,
     Py_ssize_t end,
     uint32_t crc,
 ) noexcept nogil:
-    return bkbox_copy_crc32c(crc, &room[at], &data[start], end - start) if end > start else crc
+    return bkbox_copy_crc32c(crc, &buffer[at], &data[start], end - start) if end > start else crc

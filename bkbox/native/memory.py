@@ -20,7 +20,7 @@ _I32 = Struct(">i")
 _I64 = Struct(">q")
 
 Data = bytes | bytearray | memoryview
-Room = bytearray | memoryview
+Buffer = bytearray | memoryview
 
 
 def u16(data: Data, at: int) -> int:
@@ -43,30 +43,30 @@ def i64(data: Data, at: int) -> int:
     return value
 
 
-def put_u16(room: Room, at: int, value: int) -> None:
-    _U16.pack_into(room, at, value)
+def put_u16(buffer: Buffer, at: int, value: int) -> None:
+    _U16.pack_into(buffer, at, value)
 
 
-def put_u32(room: Room, at: int, value: int) -> None:
-    _U32.pack_into(room, at, value)
+def put_u32(buffer: Buffer, at: int, value: int) -> None:
+    _U32.pack_into(buffer, at, value)
 
 
-def put_i32(room: Room, at: int, value: int) -> None:
-    _I32.pack_into(room, at, value)
+def put_i32(buffer: Buffer, at: int, value: int) -> None:
+    _I32.pack_into(buffer, at, value)
 
 
-def put_i64(room: Room, at: int, value: int) -> None:
-    _I64.pack_into(room, at, value)
+def put_i64(buffer: Buffer, at: int, value: int) -> None:
+    _I64.pack_into(buffer, at, value)
 
 
-def copy(room: Room, at: int, data: Data, start: int, end: int) -> None:
-    """Copy data[start:end] to ``room`` from ``at`` on; the two do not overlap."""
-    room[at : at + end - start] = memoryview(data)[start:end]
+def copy(buffer: Buffer, at: int, data: Data, start: int, end: int) -> None:
+    """Copy data[start:end] to ``buffer`` from ``at`` on; the two do not overlap."""
+    buffer[at : at + end - start] = memoryview(data)[start:end]
 
 
-def move(room: bytearray, at: int, start: int, end: int) -> None:
-    """Move room[start:end] to ``at``; the two may overlap."""
-    room[at : at + end - start] = room[start:end]
+def move(buffer: bytearray, at: int, start: int, end: int) -> None:
+    """Move buffer[start:end] to ``at``; the two may overlap."""
+    buffer[at : at + end - start] = buffer[start:end]
 
 
 def same(one: Data, at: int, other: Data, start: int, end: int) -> bool:
@@ -80,7 +80,7 @@ def crc32c(data: Data, start: int, end: int, crc: int) -> int:
     return value
 
 
-def copy_crc32c(room: Room, at: int, data: Data, start: int, end: int, crc: int) -> int:
+def copy_crc32c(buffer: Buffer, at: int, data: Data, start: int, end: int, crc: int) -> int:
     """copy() and crc32c() in one pass."""
-    copy(room, at, data, start, end)
+    copy(buffer, at, data, start, end)
     return crc32c(data, start, end, crc)

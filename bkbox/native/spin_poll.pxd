@@ -1,4 +1,4 @@
-cdef long long _PATIENCE_NS
+cdef long long _SPIN_NS
 cdef object _now_ns
 cdef object _let_others
 

@@ -13,7 +13,7 @@ import time
 
 from bkbox.base.limits import SPIN_US
 
-_PATIENCE_NS = SPIN_US * 1_000
+_SPIN_NS = SPIN_US * 1_000
 
 _now_ns = time.monotonic_ns
 _let_others = os.sched_yield
@@ -26,7 +26,7 @@ def poll_events(poll: select.epoll, wait_s: float | None) -> Events:
     found = poll.poll(0)
     if found or wait_s == 0:
         return found
-    end = _now_ns() + _PATIENCE_NS
+    end = _now_ns() + _SPIN_NS
     while not found and _now_ns() < end:
         _let_others()
         found = poll.poll(0)

@@ -16,7 +16,7 @@ from itertools import pairwise
 from bkbox.base.ids import BookieId
 from bkbox.protocol.repair import expected_entries, missing
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
-from bkbox.wire.write_set import last_settled_entry, write_set
+from bkbox.wire.write_set import last_final_entry, write_set
 
 
 class Answer(Enum):
@@ -91,9 +91,9 @@ def live_copies(metadata: LedgerMetadata, gone: Collection[BookieId]) -> int:
     )
 
 
-def settled_fragments(metadata: LedgerMetadata) -> Iterator[tuple[int, range]]:
+def final_fragments(metadata: LedgerMetadata) -> Iterator[tuple[int, range]]:
     """For each fragment with settled entries, its index and these entries, which may be none."""
-    end = last_settled_entry(metadata) + 1
+    end = last_final_entry(metadata) + 1
     starts = [fragment.first_entry for fragment in metadata.fragments]
     for index, first in enumerate(starts):
         if index + 1 < len(starts):
@@ -141,7 +141,7 @@ def _copies(
 ) -> Iterator[tuple[int, int]]:
     """The numbers (known, possible) of copies of the entries, once for all entries with the same bookies."""
     size = metadata.ensemble_size
-    for index, entries in settled_fragments(metadata):
+    for index, entries in final_fragments(metadata):
         ensemble = metadata.fragments[index].ensemble
         absent = {
             bookie: clipped(lacking[bookie], entries) for bookie in ensemble if bookie in lacking

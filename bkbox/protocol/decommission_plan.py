@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set

@@ -26,7 +26,7 @@ from statistics import median
 from typing import Protocol
 
 from bkbox.base.ids import BookieId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.wire.write_set import write_set
 
 MIN_RACKS_DEFAULT = 2

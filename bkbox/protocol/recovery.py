@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import (
     BkboxError,
     BugError,

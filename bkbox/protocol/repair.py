@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from bkbox.base.ids import BookieId
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
-from bkbox.wire.write_set import holds, last_settled_entry, write_set
+from bkbox.wire.write_set import in_write_set, last_final_entry, write_set
 
 
 def needs_recovery(metadata: LedgerMetadata, bookie: BookieId) -> bool:
@@ -31,7 +31,7 @@ def expected_entries(
     ``upto`` bounds them further (inclusive). A bookie that an ensemble names twice holds the
     entries of both positions.
     """
-    end = last_settled_entry(metadata) if upto is None else min(upto, last_settled_entry(metadata))
+    end = last_final_entry(metadata) if upto is None else min(upto, last_final_entry(metadata))
     return joined(_expected(metadata, bookie, end))
 
 
@@ -41,7 +41,7 @@ def acknowledged_entries(metadata: LedgerMetadata, bookie: BookieId, lac: int) -
 
     An ensemble change takes effect behind the writer's LAC, so that the ensembles of these entries are final.
     """
-    end = last_settled_entry(metadata)
+    end = last_final_entry(metadata)
     return joined(
         _expected(metadata, bookie, max(end, lac) if metadata.state is LedgerState.OPEN else end)
     )
@@ -100,7 +100,7 @@ def _expected(metadata: LedgerMetadata, bookie: BookieId, end: int) -> Iterator[
             continue
         for entry in entries:
             if any(
-                holds(entry, position, metadata.ensemble_size, metadata.write_quorum)
+                in_write_set(entry, position, metadata.ensemble_size, metadata.write_quorum)
                 for position in positions
             ):
                 yield range(entry, entry + 1)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bkbox.base.ids import BookieId, EntryId
-from bkbox.protocol.audit import clipped, pieces, settled_fragments
+from bkbox.protocol.audit import clipped, final_fragments, pieces
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 
@@ -48,7 +48,7 @@ def repairs(
 ) -> list[FragmentRepair]:
     """The settled fragments that need a repair."""
     found = []
-    for index, entries in settled_fragments(metadata):
+    for index, entries in final_fragments(metadata):
         fragment = metadata.fragments[index]
         lost = tuple(at for at, bookie in enumerate(fragment.ensemble) if bookie in gone)
         refill = {

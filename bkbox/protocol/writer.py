@@ -40,7 +40,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from bkbox.base.ids import NO_ENTRY, EntryId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import (
     AddFailedError,
     BkboxError,

@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bkbox.base.ids import BookieId, LedgerId, bookie_id
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.client.client import Client
 from bkbox.errors import (
     BkboxError,

@@ -18,7 +18,7 @@ import os
 from contextlib import suppress
 
 from bkbox.base.backoff import Backoff
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import (
     BkboxError,
     BugError,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import BkboxError, JobCancelledError, JobRefusedError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel

@@ -14,7 +14,7 @@ import hmac
 import re
 from collections.abc import Callable, Mapping
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import AuthenticationError
 from bkbox.security.exchange import Step, shown
 

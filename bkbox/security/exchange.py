@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple, Protocol
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 
 
 class Step(NamedTuple):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import quoted
 from bkbox.security.roles import EVERYBODY, NAME_CHARACTERS_MAX
 
 _SIZE = re.compile(r"([0-9]{1,15})\s*([A-Za-z]*)")

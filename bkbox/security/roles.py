@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Flag, auto
 
+from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import quoted
 
 
 class Need(Flag):

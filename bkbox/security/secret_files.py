@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from bkbox.base.words import quoted, reason_of
+from bkbox.base.text import quoted, reason_of
 from bkbox.errors import BootError
 
 _BYTES_MAX = 64 * 1024

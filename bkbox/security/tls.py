@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import BootError
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from bkbox.base import logs
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config import changes as config_changes
 from bkbox.config import load as configuration
 from bkbox.config.changes import Change

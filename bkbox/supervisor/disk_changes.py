@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bkbox.api.admin.socket_path import admin_socket_path
-from bkbox.base.words import counted, error_text
+from bkbox.base.text import counted, error_text
 from bkbox.config import load as configuration
 from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, DiskChangeError

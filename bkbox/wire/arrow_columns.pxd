@@ -19,7 +19,7 @@ cdef Py_ssize_t _CRC32C
     lac_at="long long[::1]",
     length_at="long long[::1]",
     offset_at="int[::1]",
-    room="unsigned char[::1]",
+    view="unsigned char[::1]",
     number=Py_ssize_t,
     put=Py_ssize_t,
     payload=Py_ssize_t,

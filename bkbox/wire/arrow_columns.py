@@ -46,7 +46,7 @@ def columns(
     lac_at = lacs
     length_at = lengths
     offset_at = offsets
-    room = values
+    view = values
     number = 0
     put = 0
     while number < rows:
@@ -59,11 +59,11 @@ def columns(
             break
         if digest_size == _CRC32C:
             crc = memory.crc32c(data, at, at + _HEADER, 0)
-            crc = memory.copy_crc32c(room, put, data, payload, start, crc)
+            crc = memory.copy_crc32c(view, put, data, payload, start, crc)
             if crc != memory.u32(data, at + _HEADER):
                 break
         else:
-            memory.copy(room, put, data, payload, start)
+            memory.copy(view, put, data, payload, start)
         id_at[number] = first + number
         lac_at[number] = memory.i64(data, at + 16)
         length_at[number] = memory.i64(data, at + 24)

@@ -22,7 +22,7 @@ from itertools import accumulate
 from struct import Struct
 from typing import NamedTuple
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import EncodingError
 
 _HEADER = Struct(">ii56x")

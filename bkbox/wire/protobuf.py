@@ -222,7 +222,7 @@ def _decode(message: Message, view: memoryview, at: int, end: int) -> Values:
             at = _skip(message, view, at, end, key)
         elif key & 7:
             size, at = decode_varint(view, at, end)
-            start_of_part, at = at, _behind(at, size, end)
+            start_of_part, at = at, _offset_after(at, size, end)
             value = (
                 field.of_part(view[start_of_part:at])
                 if field.message is None
@@ -242,7 +242,7 @@ def _decode(message: Message, view: memoryview, at: int, end: int) -> Values:
     return values
 
 
-def _behind(at: int, size: int, end: int) -> int:
+def _offset_after(at: int, size: int, end: int) -> int:
     """The offset behind a field of ``size`` bytes that begins at ``at``."""
     if size > end - at:
         raise EncodingError(f"a field of {size} bytes where {end - at} are left")
@@ -258,10 +258,10 @@ def _skip(message: Message, view: memoryview, at: int, end: int, key: int) -> in
         return decode_varint(view, at, end)[1]
     if wire_type == 2:
         size, at = decode_varint(view, at, end)
-        return _behind(at, size, end)
+        return _offset_after(at, size, end)
     if wire_type not in _FIXED:
         raise EncodingError(f"{message.name}: field {number} has wire type {wire_type}")
-    return _behind(at, _FIXED[wire_type], end)
+    return _offset_after(at, _FIXED[wire_type], end)
 
 
 _FIXED = {1: 8, 5: 4}

@@ -15,7 +15,7 @@ BATCH_READ response   code 4, ledger 8, first entry 8, request id 8, and if EOK
                       per entry: size 4, entry
 ====================  ===========================================================================
 
-FrameError means that the connection has to be closed. Two errors can be answered all the same: a version outside 0..2
+FrameError means that the connection has to be closed. Two errors have a response all the same: a version outside 0..2
 (BadVersion) and an ADD of an entry without a whole header (BadAdd). Functions that begin with ``encode`` give whole
 frames, length prefix included; functions that decode take bodies. Source: BookieProtocol.java,
 BookieProtoEncoding.java (RequestEnDeCoderPreV3, ResponseEnDeCoderPreV3).
@@ -294,7 +294,7 @@ def decode_request(body: Buffer) -> Request | BadVersion | BadAdd:
     if version <= CURRENT_VERSION:
         return request
     if isinstance(request, AuthRequest):
-        raise FrameError(f"authentication with version {version}, which has no answer")
+        raise FrameError(f"authentication with version {version}, which has no response")
     request_id = request.request_id if isinstance(request, BatchReadRequest) else 0
     return BadVersion(version, opcode, request.ledger_id, request.entry_id, request_id)
 
@@ -388,10 +388,10 @@ def encode_response(response: Response) -> bytes:
 
 
 def _response_head(
-    response: AddResponse | ReadResponse | BatchReadResponse, opcode: int, rest: int
+    response: AddResponse | ReadResponse | BatchReadResponse, opcode: int, body_bytes: int
 ) -> bytes:
     return _RESPONSE.pack(
-        _RESPONSE.size - PREFIX_BYTES + rest,
+        _RESPONSE.size - PREFIX_BYTES + body_bytes,
         _packet_int(response.version, opcode, 0),
         response.code.v2,
         response.ledger_id,

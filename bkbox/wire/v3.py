@@ -122,8 +122,8 @@ class WriteLacRequest:
 
 @frozen_struct
 class ReadLacRequest:
-    """Read the explicit LAC and the last entry; ``persisted`` (bkbox): once everything that the bookie had answered
-    is on disk.
+    """Read the explicit LAC and the last entry; ``persisted`` (bkbox): once everything that the bookie had
+    acknowledged is on disk.
     """
 
     header: Header
@@ -133,7 +133,7 @@ class ReadLacRequest:
 
 @frozen_struct
 class ForceRequest:
-    """Sync everything that was answered before."""
+    """Sync everything that was acknowledged before."""
 
     header: Header
     ledger_id: int
@@ -359,9 +359,9 @@ def decode_request(body: Buffer) -> Request:
             part = _part(values, "getListOfEntriesOfLedgerRequest")
             return ListEntriesRequest(header, part["ledgerId"])
         case Operation.GET_BOOKIE_INFO:
-            wanted = values.get("getBookieInfoRequest", {}).get("requested", 0)
+            requested = values.get("getBookieInfoRequest", {}).get("requested", 0)
             return BookieInfoRequest(
-                header, bool(wanted & TOTAL_DISK_CAPACITY), bool(wanted & FREE_DISK_SPACE)
+                header, bool(requested & TOTAL_DISK_CAPACITY), bool(requested & FREE_DISK_SPACE)
             )
         case Operation.AUTH:
             return AuthRequest(header, _auth_of(values.get("authRequest")))
@@ -430,10 +430,10 @@ def encode_request(request: Request) -> bytes:
         case ListEntriesRequest():
             values["getListOfEntriesOfLedgerRequest"] = {"ledgerId": request.ledger_id}
         case BookieInfoRequest():
-            wanted = (
+            requested = (
                 TOTAL_DISK_CAPACITY * request.wants_total + FREE_DISK_SPACE * request.wants_free
             )
-            values["getBookieInfoRequest"] = {"requested": wanted or None}
+            values["getBookieInfoRequest"] = {"requested": requested or None}
         case AuthRequest():
             values["authRequest"] = _auth_values(request.message)
         case StartTlsRequest():
@@ -460,7 +460,7 @@ def _auth_values(message: AuthMessage | None) -> Values | None:
 
 # ---- responses and their bytes ------------------------------------------------------------------
 
-_ANSWERED_BY: dict[type[Response], tuple[Operation, str]] = {
+_RESPONSE_PARTS: dict[type[Response], tuple[Operation, str]] = {
     AddResponse: (Operation.ADD_ENTRY, "addResponse"),
     ReadResponse: (Operation.READ_ENTRY, "readResponse"),
     WriteLacResponse: (Operation.WRITE_LAC, "writeLacResponse"),
@@ -473,7 +473,7 @@ _ANSWERED_BY: dict[type[Response], tuple[Operation, str]] = {
     BookieInfoResponse: (Operation.GET_BOOKIE_INFO, "getBookieInfoResponse"),
     StartTlsResponse: (Operation.START_TLS, "startTLSResponse"),
 }
-_ANSWER_TO = {operation: (kind, name) for kind, (operation, name) in _ANSWERED_BY.items()}
+_RESPONSE_OF = {operation: (kind, name) for kind, (operation, name) in _RESPONSE_PARTS.items()}
 
 
 def encode_response(response: Response) -> bytes:
@@ -483,17 +483,17 @@ def encode_response(response: Response) -> bytes:
         if isinstance(response, AuthResponse):
             values["authResponse"] = _auth_values(response.message)
         return frames.frame(protobuf.encode(RESPONSE, values))
-    operation, name = _ANSWERED_BY[type(response)]
+    operation, name = _RESPONSE_PARTS[type(response)]
     code = _EOK if isinstance(response, StartTlsResponse) else response.code
     values = {
         "header": _header_values(Header(operation, response.txn_id)),
         "status": code.v3,
-        name: {"status": code.v3, **_answer_values(response)},
+        name: {"status": code.v3, **_response_values(response)},
     }
     return frames.frame(protobuf.encode(RESPONSE, values))
 
 
-def _answer_values(response: Response) -> Values:
+def _response_values(response: Response) -> Values:
     """The part of a response, except its status."""
     match response:
         case AddResponse():
@@ -543,7 +543,7 @@ def decode_response(body: Buffer) -> Response:
     code = _code_of(values)
     if header.operation is _AUTH:
         return AuthResponse(header, code, _auth_of(values.get("authResponse")))
-    kind, name = _ANSWER_TO.get(header.operation, (None, ""))
+    kind, name = _RESPONSE_OF.get(header.operation, (None, ""))
     part = values.get(name)
     if kind is None or part is None or (kind is StartTlsResponse and code is not _EOK):
         return Refused(header, code)

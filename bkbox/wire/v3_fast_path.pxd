@@ -37,7 +37,7 @@ cdef class _Cursor:
 
 
 @cython.final
-cdef class PlainV3:
+cdef class FastRequestV3:
     cdef _Cursor _cursor
     cdef readonly unsigned long long txn
     cdef readonly long long ledger
@@ -58,7 +58,7 @@ cdef class PlainV3:
 
 
 @cython.final
-cdef class PlainAnswerV3:
+cdef class FastResponseV3:
     cdef _Cursor _cursor
     cdef readonly unsigned long long txn
     cdef readonly int code
@@ -84,16 +84,16 @@ cdef long long _signed(unsigned long long value) noexcept
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t _size(unsigned long long value) noexcept
 
-cdef Py_ssize_t _put(unsigned char[::1] room, Py_ssize_t at, unsigned long long value) noexcept
+cdef Py_ssize_t _put(unsigned char[::1] buffer, Py_ssize_t at, unsigned long long value) noexcept
 
 cdef Py_ssize_t _put_header(
-    unsigned char[::1] room, Py_ssize_t at, Py_ssize_t size, unsigned int operation, unsigned long long txn
+    unsigned char[::1] buffer, Py_ssize_t at, Py_ssize_t size, unsigned int operation, unsigned long long txn
 ) noexcept
 
-cdef Py_ssize_t _answer_part(unsigned int code, long long ledger, long long entry) noexcept
+cdef Py_ssize_t _response_part_size(unsigned int code, long long ledger, long long entry) noexcept
 
-cdef Py_ssize_t _put_answer_part(
-    unsigned char[::1] room,
+cdef Py_ssize_t _put_response_part(
+    unsigned char[::1] buffer,
     Py_ssize_t at,
     unsigned int tag,
     Py_ssize_t size,
@@ -102,13 +102,13 @@ cdef Py_ssize_t _put_answer_part(
     long long entry,
 ) noexcept
 
-cpdef Py_ssize_t add_answer_size(
+cpdef Py_ssize_t add_response_size(
     unsigned long long txn, unsigned int code, long long ledger, long long entry
 ) noexcept
 
 @cython.locals(part=Py_ssize_t)
-cpdef Py_ssize_t put_add_answer(
-    unsigned char[::1] room,
+cpdef Py_ssize_t put_add_response(
+    unsigned char[::1] buffer,
     Py_ssize_t at,
     unsigned long long txn,
     unsigned int code,
@@ -128,7 +128,7 @@ cpdef Py_ssize_t read_head_size(
 
 @cython.locals(part=Py_ssize_t, size=Py_ssize_t)
 cpdef Py_ssize_t put_read_head(
-    unsigned char[::1] room,
+    unsigned char[::1] buffer,
     Py_ssize_t at,
     unsigned long long txn,
     unsigned int code,
@@ -140,7 +140,7 @@ cpdef Py_ssize_t put_read_head(
 
 cpdef Py_ssize_t read_tail_size(long long lac) noexcept
 
-cpdef Py_ssize_t put_read_tail(unsigned char[::1] room, Py_ssize_t at, long long lac) noexcept
+cpdef Py_ssize_t put_read_tail(unsigned char[::1] buffer, Py_ssize_t at, long long lac) noexcept
 
 cdef Py_ssize_t _read_part(
     unsigned int code, long long ledger, long long entry, Py_ssize_t length, long long lac
@@ -153,7 +153,7 @@ cpdef Py_ssize_t add_head_size(
 
 @cython.locals(fields=Py_ssize_t, part=Py_ssize_t)
 cpdef Py_ssize_t put_add_head(
-    unsigned char[::1] room,
+    unsigned char[::1] buffer,
     Py_ssize_t at,
     unsigned long long txn,
     long long ledger,

@@ -1,6 +1,6 @@
-"""The fast path of version 3 of the protocol: plain adds and reads and their responses, without the generic codec.
+"""The fast path of version 3 of the protocol: adds and reads and their responses, without the generic codec.
 
-A plain request has these fields by number, each once:
+A fast-path request has these fields by number, each once:
 
     0a n   header    08 03  version 3   10 o  operation   18 t  transaction   [20 p  priority]
     aa06 n addRequest   08 ledger   10 entry   1a 14 master key   22 n body
@@ -8,14 +8,14 @@ A plain request has these fields by number, each once:
 
 The priority is ignored: it counts only if normal adds are not admitted. Ids are not negative, a master key has 20
 bytes, and the body of an add has at least the 24 bytes of ledger, entry and last add confirmed, of which the first
-two repeat the ids. A plain response is
+two repeat the ids. A fast-path response is
 
     0a n   header    08 03   10 o   18 t          10 s  status
     aa06 n addResponse  08 status   10 ledger   18 entry
     a206 n readResponse 08 status   10 ledger   18 entry  [22 n body]  [28 maxLAC]
 
 with the same status twice. Everything else (flags, long polls, unknown or repeated fields, another order) is for
-bkbox.wire.v3; a plain message means here exactly what it means there, and has the same bytes. Numbers are varints:
+bkbox.wire.v3; such a message means here exactly what it means there, and has the same bytes. Numbers are varints:
 seven bits in each byte, the low ones first; a negative number has ten bytes. Formats: wire/v3_format.py.
 
 ``code`` is the number of a response code in version 3. No writing function checks the space: the size functions give
@@ -25,11 +25,11 @@ it beforehand. ``start`` and ``end`` are those of a frame's body, without the le
 from __future__ import annotations
 
 from bkbox.native import memory
-from bkbox.native.memory import Data, Room
+from bkbox.native.memory import Buffer, Data
 
 ADD = 1
 READ = 2
-"""Results of a parse; 0: not plain."""
+"""Results of a parse; 0: not on the fast path."""
 
 NO_LAC = -2
 """A maxLAC that means: the response has none. (-1 is the LAC of a ledger without entries.)"""
@@ -87,7 +87,7 @@ class _Cursor:
         return 0
 
     def header(self, data: Data, start: int, end: int) -> int:
-        """The operation, OP_ADD or OP_READ, if a plain header begins at ``start``; 0 if not."""
+        """The operation, OP_ADD or OP_READ, if a fast-path header begins at ``start``; 0 if not."""
         if end - start < _LEAST_MESSAGE or data[start] != 0x0A:
             return 0
         operation = memory.u32(data, start + 2) ^ _VERSION_AND_OPERATION
@@ -110,8 +110,8 @@ class _Cursor:
         return self.at <= end and size == end - self.at
 
 
-class PlainV3:
-    """A plain request; reusable. It holds one only after a parse that was not 0.
+class FastRequestV3:
+    """A fast-path request; reusable. It holds one only after a parse that was not 0.
 
     ``txn`` is unsigned, 64 bits. ``key_at`` is the offset of the master key, 0 if there is none; the body of an add
     is data[body_at:body_end].
@@ -129,7 +129,7 @@ class PlainV3:
         self.body_end = 0
 
     def parse(self, data: Data, start: int, end: int) -> int:
-        """ADD or READ if data[start:end] is such a request, 0 if it is not plain."""
+        """ADD or READ if data[start:end] is such a request, 0 if it is not on the fast path."""
         cursor = self._cursor
         operation = cursor.header(data, start, end)
         if operation == 0 or not cursor.part(data, operation, end):
@@ -162,11 +162,11 @@ class PlainV3:
         return _ADD
 
 
-class PlainAnswerV3:
-    """A plain response; reusable. It holds one only after a parse that was not 0.
+class FastResponseV3:
+    """A fast-path response; reusable. It holds one only after a parse that was not 0.
 
-    ``body_at`` is 0 if a read was answered without an entry, which is data[body_at:body_end] otherwise; ``lac`` is
-    NO_LAC if there is none.
+    ``body_at`` is 0 if the response to a read has no entry; else the entry is data[body_at:body_end]. ``lac`` is NO_LAC
+    if there is none.
     """
 
     __slots__ = ("_cursor", "body_at", "body_end", "code", "entry", "lac", "ledger", "txn")
@@ -182,7 +182,7 @@ class PlainAnswerV3:
         self.lac = NO_LAC
 
     def parse(self, data: Data, start: int, end: int) -> int:
-        """ADD or READ if data[start:end] is the response to such a request, 0 if it is not plain."""
+        """ADD or READ if data[start:end] is the response to such a request, 0 if it is not on the fast path."""
         cursor = self._cursor
         operation = cursor.header(data, start, end)
         if operation == 0:
@@ -235,60 +235,60 @@ def _size(value: int) -> int:
     return size
 
 
-def _put(room: Room, at: int, value: int) -> int:
+def _put(buffer: Buffer, at: int, value: int) -> int:
     value &= _U64_MAX
     while value > 0x7F:
-        room[at] = value & 0x7F | 0x80
+        buffer[at] = value & 0x7F | 0x80
         value >>= 7
         at += 1
-    room[at] = value
+    buffer[at] = value
     return at + 1
 
 
-def _put_header(room: Room, at: int, size: int, operation: int, txn: int) -> int:
+def _put_header(buffer: Buffer, at: int, size: int, operation: int, txn: int) -> int:
     """Write the length prefix of a frame of ``size`` bytes, prefix included, and its header."""
-    memory.put_u32(room, at, size - _PREFIX)
-    room[at + 4] = 0x0A
-    room[at + 5] = 5 + _size(txn)
-    memory.put_u32(room, at + 6, _VERSION_AND_OPERATION | operation)
-    room[at + 10] = 0x18
-    return _put(room, at + 11, txn)
+    memory.put_u32(buffer, at, size - _PREFIX)
+    buffer[at + 4] = 0x0A
+    buffer[at + 5] = 5 + _size(txn)
+    memory.put_u32(buffer, at + 6, _VERSION_AND_OPERATION | operation)
+    buffer[at + 10] = 0x18
+    return _put(buffer, at + 11, txn)
 
 
 # ---- responses --------------------------------------------------------------------------------------------
 
 
-def _answer_part(code: int, ledger: int, entry: int) -> int:
+def _response_part_size(code: int, ledger: int, entry: int) -> int:
     """Bytes of status, ledger and entry in the part of a response."""
     return 3 + _size(code) + _size(ledger) + _size(entry)
 
 
-def _put_answer_part(
-    room: Room, at: int, tag: int, size: int, code: int, ledger: int, entry: int
+def _put_response_part(
+    buffer: Buffer, at: int, tag: int, size: int, code: int, ledger: int, entry: int
 ) -> int:
     """Write the outer status, and the part of ``size`` bytes up to the entry."""
-    room[at] = 0x10
-    at = _put(room, at + 1, code)
-    memory.put_u16(room, at, tag)
-    at = _put(room, at + 2, size)
-    room[at] = 0x08
-    at = _put(room, at + 1, code)
-    room[at] = 0x10
-    at = _put(room, at + 1, ledger)
-    room[at] = 0x18
-    return _put(room, at + 1, entry)
+    buffer[at] = 0x10
+    at = _put(buffer, at + 1, code)
+    memory.put_u16(buffer, at, tag)
+    at = _put(buffer, at + 2, size)
+    buffer[at] = 0x08
+    at = _put(buffer, at + 1, code)
+    buffer[at] = 0x10
+    at = _put(buffer, at + 1, ledger)
+    buffer[at] = 0x18
+    return _put(buffer, at + 1, entry)
 
 
-def add_answer_size(txn: int, code: int, ledger: int, entry: int) -> int:
+def add_response_size(txn: int, code: int, ledger: int, entry: int) -> int:
     """Bytes of the response frame of an add: 23 to 52."""
-    return 15 + _size(txn) + _size(code) + _answer_part(code, ledger, entry)
+    return 15 + _size(txn) + _size(code) + _response_part_size(code, ledger, entry)
 
 
-def put_add_answer(room: Room, at: int, txn: int, code: int, ledger: int, entry: int) -> int:
+def put_add_response(buffer: Buffer, at: int, txn: int, code: int, ledger: int, entry: int) -> int:
     """Write the response frame of an add; returns its end."""
-    part = _answer_part(code, ledger, entry)
-    at = _put_header(room, at, 15 + _size(txn) + _size(code) + part, _OP_ADD, txn)
-    return _put_answer_part(room, at, _ADD_PART, part, code, ledger, entry)
+    part = _response_part_size(code, ledger, entry)
+    at = _put_header(buffer, at, 15 + _size(txn) + _size(code) + part, _OP_ADD, txn)
+    return _put_response_part(buffer, at, _ADD_PART, part, code, ledger, entry)
 
 
 def read_head_size(txn: int, code: int, ledger: int, entry: int, length: int, lac: int) -> int:
@@ -298,19 +298,19 @@ def read_head_size(txn: int, code: int, ledger: int, entry: int, length: int, la
     """
     part = _read_part(code, ledger, entry, length, lac)
     size = 15 + _size(txn) + _size(code) + _size(part)
-    return size + _answer_part(code, ledger, entry) + _size(length)
+    return size + _response_part_size(code, ledger, entry) + _size(length)
 
 
 def put_read_head(
-    room: Room, at: int, txn: int, code: int, ledger: int, entry: int, length: int, lac: int
+    buffer: Buffer, at: int, txn: int, code: int, ledger: int, entry: int, length: int, lac: int
 ) -> int:
     """Write the head of the response to a read; returns the offset of its entry, which the tail follows."""
     part = _read_part(code, ledger, entry, length, lac)
     size = 14 + _size(txn) + _size(code) + _size(part) + part
-    at = _put_header(room, at, size, _OP_READ, txn)
-    at = _put_answer_part(room, at, _READ_PART, part, code, ledger, entry)
-    room[at] = 0x22
-    return _put(room, at + 1, length)
+    at = _put_header(buffer, at, size, _OP_READ, txn)
+    at = _put_response_part(buffer, at, _READ_PART, part, code, ledger, entry)
+    buffer[at] = 0x22
+    return _put(buffer, at + 1, length)
 
 
 def read_tail_size(lac: int) -> int:
@@ -318,16 +318,18 @@ def read_tail_size(lac: int) -> int:
     return 0 if lac == _NO_LAC else 1 + _size(lac)
 
 
-def put_read_tail(room: Room, at: int, lac: int) -> int:
+def put_read_tail(buffer: Buffer, at: int, lac: int) -> int:
     """Write the tail of the response to a read; returns its end."""
     if lac == _NO_LAC:
         return at
-    room[at] = 0x28
-    return _put(room, at + 1, lac)
+    buffer[at] = 0x28
+    return _put(buffer, at + 1, lac)
 
 
 def _read_part(code: int, ledger: int, entry: int, length: int, lac: int) -> int:
-    return _answer_part(code, ledger, entry) + 1 + _size(length) + length + read_tail_size(lac)
+    return (
+        _response_part_size(code, ledger, entry) + 1 + _size(length) + length + read_tail_size(lac)
+    )
 
 
 # ---- requests ---------------------------------------------------------------------------------------------
@@ -340,23 +342,23 @@ def add_head_size(txn: int, ledger: int, entry: int, length: int) -> int:
 
 
 def put_add_head(
-    room: Room, at: int, txn: int, ledger: int, entry: int, key: Data, length: int
+    buffer: Buffer, at: int, txn: int, ledger: int, entry: int, key: Data, length: int
 ) -> int:
     """Write an add up to its body, with which the frame ends. ``key``: the 20 bytes of the master key."""
     fields = _add_fields(ledger, entry, length)
     part = fields + length
-    at = _put_header(room, at, 13 + _size(txn) + _size(part) + part, _OP_ADD, txn)
-    memory.put_u16(room, at, _ADD_PART)
-    at = _put(room, at + 2, part)
-    room[at] = 0x08
-    at = _put(room, at + 1, ledger)
-    room[at] = 0x10
-    at = _put(room, at + 1, entry)
-    memory.put_u16(room, at, _KEY_TAG)
-    memory.copy(room, at + 2, key, 0, _KEY_BYTES)
+    at = _put_header(buffer, at, 13 + _size(txn) + _size(part) + part, _OP_ADD, txn)
+    memory.put_u16(buffer, at, _ADD_PART)
+    at = _put(buffer, at + 2, part)
+    buffer[at] = 0x08
+    at = _put(buffer, at + 1, ledger)
+    buffer[at] = 0x10
+    at = _put(buffer, at + 1, entry)
+    memory.put_u16(buffer, at, _KEY_TAG)
+    memory.copy(buffer, at + 2, key, 0, _KEY_BYTES)
     at += 2 + _KEY_BYTES
-    room[at] = 0x22
-    return _put(room, at + 1, length)
+    buffer[at] = 0x22
+    return _put(buffer, at + 1, length)
 
 
 def _add_fields(ledger: int, entry: int, length: int) -> int:

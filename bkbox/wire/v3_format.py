@@ -75,8 +75,8 @@ _FIELDS_MAX = 64
 _REQUIRED = Label.REQUIRED
 _LEDGER_ID = Field(1, "ledgerId", Kind.INT64, _REQUIRED)
 _STATUS = Field(1, "status", Kind.ENUM, _REQUIRED, enum=StatusCode)
-_ANSWERED_LEDGER = Field(2, "ledgerId", Kind.INT64, _REQUIRED)
-_ANSWERED_ENTRY = Field(3, "entryId", Kind.INT64, _REQUIRED)
+_RESPONSE_LEDGER = Field(2, "ledgerId", Kind.INT64, _REQUIRED)
+_RESPONSE_ENTRY = Field(3, "entryId", Kind.INT64, _REQUIRED)
 
 HEADER = Message(
     "BKPacketHeader",
@@ -136,29 +136,29 @@ START_TLS_REQUEST = Message("StartTLSRequest", fields_max=_FIELDS_MAX)
 READ_RESPONSE = Message(
     "ReadResponse",
     _STATUS,
-    _ANSWERED_LEDGER,
-    _ANSWERED_ENTRY,
+    _RESPONSE_LEDGER,
+    _RESPONSE_ENTRY,
     Field(4, "body", Kind.VIEW),
     Field(5, "maxLAC", Kind.INT64),
     Field(6, "lacUpdateTimestamp", Kind.INT64),
 )
-ADD_RESPONSE = Message("AddResponse", _STATUS, _ANSWERED_LEDGER, _ANSWERED_ENTRY)
-WRITE_LAC_RESPONSE = Message("WriteLacResponse", _STATUS, _ANSWERED_LEDGER)
+ADD_RESPONSE = Message("AddResponse", _STATUS, _RESPONSE_LEDGER, _RESPONSE_ENTRY)
+WRITE_LAC_RESPONSE = Message("WriteLacResponse", _STATUS, _RESPONSE_LEDGER)
 READ_LAC_RESPONSE = Message(
     "ReadLacResponse",
     _STATUS,
-    _ANSWERED_LEDGER,
+    _RESPONSE_LEDGER,
     Field(3, "lacBody", Kind.VIEW),
     Field(4, "lastEntryBody", Kind.VIEW),
     Field(1000, "durableEntry", Kind.INT64),
     Field(1001, "fenced", Kind.BOOL),
     Field(1002, "limbo", Kind.BOOL),
 )
-FORCE_RESPONSE = Message("ForceLedgerResponse", _STATUS, _ANSWERED_LEDGER)
+FORCE_RESPONSE = Message("ForceLedgerResponse", _STATUS, _RESPONSE_LEDGER)
 LIST_ENTRIES_RESPONSE = Message(
     "GetListOfEntriesOfLedgerResponse",
     _STATUS,
-    _ANSWERED_LEDGER,
+    _RESPONSE_LEDGER,
     Field(3, "availabilityOfEntriesOfLedger", Kind.VIEW),
 )
 BOOKIE_INFO_RESPONSE = Message(

@@ -25,7 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import NamedTuple
 
-from bkbox.base.logs.trace import UNDER_WAY
+from bkbox.base.logs.trace import CURRENT_CONNECTIONS
 from bkbox.bookie.bookie import Bookie, CommitGroup
 from bkbox.errors import BugError, DiskError, EncodingError, FrameError
 from bkbox.storage.disk.checkpointing import PendingCheckpoint, Sync
@@ -158,7 +158,7 @@ class CommitGroups:
             group = front.take()
             if group is None:
                 return
-            UNDER_WAY.set(partial(_connections, (group,)))
+            CURRENT_CONNECTIONS.set(partial(_connections, (group,)))
             work = self._bookie.begin(group.area, group.segments)
             if work.is_written:
                 self._note_append(has_states=bool(work.odd.states or work.odd.packets))
@@ -185,7 +185,7 @@ class CommitGroups:
                 f"the front-end passed on a frame that cannot be decoded: {error}"
             ) from error
         finally:
-            UNDER_WAY.set(None)
+            CURRENT_CONNECTIONS.set(None)
 
     def _finish(self, taken: _Taken, error: DiskError | None) -> None:
         front, group, work = taken
@@ -193,7 +193,7 @@ class CommitGroups:
         self._bookie.settle(work, error)
         if front is not self._front:
             return
-        UNDER_WAY.set(partial(_connections, (group,)))
+        CURRENT_CONNECTIONS.set(partial(_connections, (group,)))
         try:
             self._bookie.end(work, front.answers(group))
             work.ended = True
@@ -202,13 +202,13 @@ class CommitGroups:
         except EOFError:
             self._on_lost()
         finally:
-            UNDER_WAY.set(None)
+            CURRENT_CONNECTIONS.set(None)
 
     def _serve_late(self, awaited: list[_Taken]) -> None:
         for taken in awaited:
             if taken.front is not self._front:
                 continue
-            UNDER_WAY.set(partial(_connections, (taken.group,)))
+            CURRENT_CONNECTIONS.set(partial(_connections, (taken.group,)))
             try:
                 before = self._bookie.reader.reads
                 self._bookie.serve_cold_reads(taken.work, taken.front.answers(taken.group))
@@ -218,7 +218,7 @@ class CommitGroups:
             except EOFError:
                 self._on_lost()
             finally:
-                UNDER_WAY.set(None)
+                CURRENT_CONNECTIONS.set(None)
 
     def _send(self, taken: _Taken) -> None:
         """Send the responses that are ready; with the last of them the group is done. Raises EOFError."""
@@ -437,9 +437,9 @@ class CommitGroups:
             self._store.end_sync(sync)
         except DiskError as error:
             failure = error
-            UNDER_WAY.set(partial(_connections, [taken.group for taken in covered]))
+            CURRENT_CONNECTIONS.set(partial(_connections, [taken.group for taken in covered]))
             log.error("what these connections have sent is not durable: %s", error)
-            UNDER_WAY.set(None)
+            CURRENT_CONNECTIONS.set(None)
         if self._has_states:
             self._note_end()  # before any response: a fence is not to be denied whatever happens to the log
         for taken in covered:

@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from bkbox.base.text import quoted
 from bkbox.base.values import replaced
-from bkbox.base.words import quoted
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.ledgers import brought_back
 from bkbox.bookie.readonly import RESERVE_SPENT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.ipc.frame_spans import FrameSpan, locate
 from bkbox.ipc.link_socket import (

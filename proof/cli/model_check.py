@@ -8,8 +8,8 @@ from typing import Literal
 import click
 
 from bkbox.base.host.files import HostFiles
+from bkbox.base.text import counted
 from bkbox.base.values import replaced
-from bkbox.base.words import counted
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.output import Format, message, output_option, print_document, prints
 from proof.model.options import (

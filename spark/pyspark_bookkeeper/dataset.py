@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from bkbox.audit.selection import format_ledgers, parse_ledgers
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import error_text, quoted
+from bkbox.base.text import error_text, quoted
 from bkbox.errors import MetadataError, OperatorError, VersionConflictError
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.loglists import DATASET_PREFIX, log_name

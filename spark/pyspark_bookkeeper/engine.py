@@ -15,7 +15,7 @@ from uuid import uuid4
 from pyspark import SparkConf, SparkContext
 
 from bkbox.audit.engine import Job, run_chunk
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import BkboxError, OperatorError
 from pyspark_bookkeeper.interpreter import choose_python, missing_in
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import ConfigError
 
 EARLIEST, LATEST = -2, -1

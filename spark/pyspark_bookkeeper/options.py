@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from bkbox.base.ids import MAX_ID, ledger_id
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.client.arguments import is_unicode, unknown
 from bkbox.client.options import ClientOptions
 from bkbox.errors import ConfigError, InvalidIdError

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import ConfigError
 
 _ALWAYS = (

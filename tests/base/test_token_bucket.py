@@ -44,17 +44,17 @@ def test_a_new_rate_holds_for_what_is_owed_already() -> None:
 
 def test_requests_empty_a_bucket_and_time_fills_it() -> None:
     bucket = TokenBucket(10, is_full=True)
-    assert [bucket.take(0.0) for _ in range(11)] == [True] * 10 + [False]
-    assert [bucket.take(0.25) for _ in range(3)] == [True, True, False]
-    assert sum(bucket.take(100.0) for _ in range(50)) == 10
+    assert [bucket.try_acquire(0.0) for _ in range(11)] == [True] * 10 + [False]
+    assert [bucket.try_acquire(0.25) for _ in range(3)] == [True, True, False]
+    assert sum(bucket.try_acquire(100.0) for _ in range(50)) == 10
 
 
 def test_an_empty_bucket_refuses_the_first_request() -> None:
     bucket = TokenBucket(10)
-    assert not bucket.take(5.0)
-    assert bucket.take(5.5)
+    assert not bucket.try_acquire(5.0)
+    assert bucket.try_acquire(5.5)
 
 
 def test_requests_without_a_bound_are_never_refused() -> None:
     bucket = TokenBucket(None, is_full=True)
-    assert all(bucket.take(0.0) for _ in range(1000))
+    assert all(bucket.try_acquire(0.0) for _ in range(1000))

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import bkbox
 from bkbox.errors import BkboxError
-from bkbox.native import interpret_if_asked
+from bkbox.native import interpret_if_requested
 
 _FOLDER = Path(bkbox.__file__).parent
 _MODULES = {
@@ -39,7 +39,7 @@ def _set_aside() -> Iterator[None]:
         delattr(sys.modules[package], base)
     hooks, variable = sys.path_hooks[:], os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = "interpreted"
-    interpret_if_asked(str(_FOLDER))
+    interpret_if_requested(str(_FOLDER))
     try:
         yield
     finally:

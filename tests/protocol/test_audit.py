@@ -15,8 +15,8 @@ from bkbox.protocol.audit import (
     BookieAnswer,
     Findings,
     audit,
+    final_fragments,
     live_copies,
-    settled_fragments,
 )
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from tests.protocol.ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
@@ -71,13 +71,13 @@ def test_the_last_fragment_of_a_ledger_without_an_end_is_not_judged(state: Ledge
     metadata = ledger("abc", "abd", state=state)
     found = audit(metadata, {A: [(0, 3)], B: [(0, 2)], C: [(0, 3)], D: []})
     assert found.lacking == {B: (range(3, 4),)}
-    assert list(settled_fragments(metadata)) == [(0, range(4))]
+    assert list(final_fragments(metadata)) == [(0, range(4))]
     assert audit(ledger("abc", state=state), dict.fromkeys((A, B, C), ())).known is None
 
 
 def test_a_fragment_past_the_end_of_a_closed_ledger_has_no_entries() -> None:
     metadata = ledger("abc", "abd", "abc", last=5)
-    assert list(settled_fragments(metadata)) == [(0, range(4)), (1, range(4, 6)), (2, range(8, 8))]
+    assert list(final_fragments(metadata)) == [(0, range(4)), (1, range(4, 6)), (2, range(8, 8))]
     empty = ledger("abc", last=-1)
     found = audit(empty, {A: [], B: [], C: Answer.GONE})
     assert (found.known, found.possible, found.lacking, found.is_whole) == (None, None, {}, False)

@@ -35,7 +35,7 @@ from bkbox.api.admin.status import (
     StatusWarning,
 )
 from bkbox.api.cluster.rows import BookieRow, Report, row_of
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import NoSuchLedgerError
 from bkbox.jobs.job import Amount, Blocker, Job, JobKind, JobState, ProgressEstimate, Rate
 

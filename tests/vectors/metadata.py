@@ -23,7 +23,7 @@ from bkbox.wire.metadata import (
 )
 from bkbox.wire.metadata.cookie import Cookie
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
-from bkbox.wire.write_set import expected_entries, holds, last_settled_entry, write_set
+from bkbox.wire.write_set import expected_entries, in_write_set, last_final_entry, write_set
 from tests.vectors.common import Case, Check, differ, differ_fields, digest_type, must_fail
 from tests.vectors.paths import check_tree
 
@@ -147,7 +147,7 @@ def _check_write_set(case: Case) -> Iterator[str]:
     sizes = (case["ensemble_size"], case["write_quorum"])
     for entry, expected in case["entries"]:
         yield from differ(f"write set of {entry}", expected, sorted(write_set(entry, *sizes)))
-        found = [position for position in range(sizes[0]) if holds(entry, position, *sizes)]
+        found = [position for position in range(sizes[0]) if in_write_set(entry, position, *sizes)]
         yield from differ(f"holders of {entry}", expected, found)
 
 
@@ -155,7 +155,7 @@ def _check_expected_entries(case: Case) -> Iterator[str]:
     metadata = _ledger_of(case["metadata"])
     found = list(expected_entries(metadata, BookieId(case["bookie"])))
     yield from differ("entries", case["entries_this_bookie_must_hold"], found)
-    yield from differ("checked up to", case["checked_up_to_entry"], last_settled_entry(metadata))
+    yield from differ("checked up to", case["checked_up_to_entry"], last_final_entry(metadata))
 
 
 # ---- cookies ----------------------------------------------------------------------------------

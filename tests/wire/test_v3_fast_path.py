@@ -14,12 +14,12 @@ from bkbox.errors import BkboxError
 from bkbox.wire import protobuf, v3, v3_fast_path
 from bkbox.wire.codes import Code
 from bkbox.wire.v3 import Header
-from bkbox.wire.v3_fast_path import ADD, NO_LAC, READ, PlainAnswerV3, PlainV3
+from bkbox.wire.v3_fast_path import ADD, NO_LAC, READ, FastRequestV3, FastResponseV3
 from bkbox.wire.v3_format import Operation
 
 KEY = bytes(range(100, 120))
-REQUEST = PlainV3()  # used again and again, as on the hot path
-ANSWER = PlainAnswerV3()
+REQUEST = FastRequestV3()  # used again and again, as on the hot path
+ANSWER = FastResponseV3()
 MARGIN = 16
 VECTORS = Path(__file__).parents[1] / "wire" / "vectors" / "wire-v3.json"
 
@@ -345,9 +345,11 @@ def written(where: bytearray, size: int) -> bytes:
 @example(2**64 - 1, Code.EFENCED, -1, -1)
 def test_answers_to_adds(txn: int, code: Code, ledger: int, entry: int) -> None:
     expected = v3.encode_response(v3.AddResponse(txn, code, ledger, entry))
-    size = v3_fast_path.add_answer_size(txn, code.v3, ledger, entry)
+    size = v3_fast_path.add_response_size(txn, code.v3, ledger, entry)
     where = room(size)
-    assert v3_fast_path.put_add_answer(where, MARGIN, txn, code.v3, ledger, entry) == MARGIN + size
+    assert (
+        v3_fast_path.put_add_response(where, MARGIN, txn, code.v3, ledger, entry) == MARGIN + size
+    )
     assert written(where, size) == expected
     assert answer_frame(expected) == v3.AddResponse(txn, code, ledger, entry)
 

@@ -16,7 +16,7 @@ from bkbox.wire import availability
 from bkbox.wire.metadata import paths
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.metadata.paths import PathLayout
-from bkbox.wire.write_set import expected_entries, holds, last_settled_entry, write_set
+from bkbox.wire.write_set import expected_entries, in_write_set, last_final_entry, write_set
 
 
 @given(st.sets(st.integers(0, 60)))
@@ -50,7 +50,7 @@ def test_folded_runs_are_the_same_entries(entries: set[int]) -> None:
 @pytest.mark.parametrize(("ensemble_size", "write_quorum"), [(2, 1), (3, 2), (5, 3), (7, 2)])
 def test_a_stripe_folds_into_a_few_groups(ensemble_size: int, write_quorum: int) -> None:
     for position in range(ensemble_size):
-        held = {e for e in range(1000) if holds(e, position, ensemble_size, write_quorum)}
+        held = {e for e in range(1000) if in_write_set(e, position, ensemble_size, write_quorum)}
         found = availability.decode(availability.encode_folded(_runs(held)))
         assert len(found.groups) <= 3
         assert all((entry in found) == (entry in held) for entry in range(1000))
@@ -106,7 +106,7 @@ def test_write_sets(entry: int, ensemble_size: int, data: st.DataObject) -> None
     assert set(found) == {
         position
         for position in range(ensemble_size)
-        if holds(entry, position, ensemble_size, write_quorum)
+        if in_write_set(entry, position, ensemble_size, write_quorum)
     }
 
 
@@ -116,7 +116,7 @@ def test_a_ledger_in_recovery_is_settled_up_to_its_last_fragment() -> None:
         LedgerId(1), 1, 1, 1, LedgerState.IN_RECOVERY,
         (Fragment(EntryId(0), (a,)), Fragment(EntryId(3), (b,)), Fragment(EntryId(5), (a,))),
     )  # fmt: skip
-    assert last_settled_entry(metadata) == 4
+    assert last_final_entry(metadata) == 4
     assert list(expected_entries(metadata, a)) == [0, 1, 2]
     assert list(expected_entries(metadata, b)) == [3, 4]
 

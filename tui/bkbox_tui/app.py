@@ -19,8 +19,8 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Static, Tab, Tabs
 
-from bkbox.base import waits
-from bkbox.base.words import error_text, rate_of
+from bkbox.base import wait_notices
+from bkbox.base.text import error_text, rate_of
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job, JobAction, JobState
 from bkbox_tui import themes
@@ -141,7 +141,7 @@ class Tui(App[None]):
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def on_mount(self) -> None:
-        waits.tell(self.notify)
+        wait_notices.set_sink(self.notify)
         self.query_one(Tabs).can_focus = False
         self._begin_watch()
         self.set_interval(EVERY_S, self._draw_top)

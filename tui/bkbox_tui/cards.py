@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from bkbox.api.admin.status import DiskStatus, Process, Status
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.jobs.job import JobKind, JobState
 from bkbox_tui.answers import Answers, at_work
 from bkbox_tui.charts import bar, top, trend

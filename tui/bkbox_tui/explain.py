@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.wire.metadata.loss import LossRecord
 from bkbox_tui.formatting import amount
 

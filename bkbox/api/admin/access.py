@@ -21,7 +21,7 @@ from typing import Protocol
 
 from bkbox.api.admin.problems import HttpRefusedError
 from bkbox.api.admin.socket_path import CREDENTIALS
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config.values import split_address
 from bkbox.errors import AccessDeniedError, BootError
 from bkbox.security.secret_files import read_secret

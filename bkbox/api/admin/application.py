@@ -36,7 +36,7 @@ from bkbox.api.admin.status import Status, to_json
 from bkbox.base.documents import ParseMode, from_document
 from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.logs.refusals import Refusals
-from bkbox.base.words import error_text, quoted
+from bkbox.base.text import error_text, quoted
 from bkbox.errors import (
     AccessDeniedError,
     BadRequestError,
@@ -97,14 +97,14 @@ def runner_of(
     """The application's runner; the caller sets it up and cleans it up. ``access`` is called for each request, and
     ``let_in`` with the descriptor of each connection whose caller was authenticated."""
     refusals = Refusals(time.monotonic)
-    seldom = RateLimited(log, time.monotonic)
+    limited_log = RateLimited(log, time.monotonic)
     app = web.Application(
-        middlewares=[_guard(access, refusals, seldom, let_in)], client_max_size=BODY_BYTES_MAX
+        middlewares=[_guard(access, refusals, limited_log, let_in)], client_max_size=BODY_BYTES_MAX
     )
     app[_STREAMS] = set()
     app.on_shutdown.append(_end_streams)
     for route in routes:
-        app.router.add_route(route.method, route.path, _handler(route, access, seldom))
+        app.router.add_route(route.method, route.path, _handler(route, access, limited_log))
     logging.getLogger("aiohttp.server").addFilter(_without_traceback)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_S)
     app[_RUNNER] = runner
@@ -135,7 +135,7 @@ def _place(error: BaseException) -> str:
 def _guard(
     access: Callable[[], Access],
     refusals: Refusals,
-    seldom: RateLimited,
+    limited_log: RateLimited,
     let_in: Callable[[int], None],
 ) -> Any:
     """Middleware around every request, also those without a route."""
@@ -163,7 +163,7 @@ def _guard(
             return _problem(BadRequestError(text), last=True)
         except Exception as error:  # noqa: BLE001 - a fault is told to the caller, and in the log
             text = "%s %s"
-            seldom.say(
+            limited_log.log(
                 logging.ERROR, "fault", text, request.method, request.path[:200], exc_info=error
             )
             return _problem(BugError(f"{type(error).__name__}: {error_text(error)}"))
@@ -219,7 +219,7 @@ def _problem(
     return response
 
 
-def _handler(route: Route, access: Callable[[], Access], seldom: RateLimited) -> Handler:
+def _handler(route: Route, access: Callable[[], Access], limited_log: RateLimited) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         caller = request[_CALLER]
         if route.changes and not caller.may_change:
@@ -236,7 +236,7 @@ def _handler(route: Route, access: Callable[[], Access], seldom: RateLimited) ->
         if route.changes:
             kind = f"{route.method} {route.path}"  # one key for each route: a flood on one hides no other
             said = caller.name, request.method, request.path
-            seldom.say(logging.INFO, kind, "%s asks: %s %s", *said)
+            limited_log.log(logging.INFO, kind, "%s asks: %s %s", *said)
         credentials = request[_CREDENTIALS]
         answer = await route.answer(asked)
         return await _sent(request, answer, lambda: access().credentials == credentials)

@@ -27,7 +27,7 @@ from bkbox.api.admin.socket_path import (
 )
 from bkbox.api.admin.status import Status, from_json
 from bkbox.base.documents import from_document, json_kind
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import (
     AuthenticationError,
     BookieNotRunningError,

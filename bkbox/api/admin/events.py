@@ -18,7 +18,7 @@ from http import HTTPStatus
 from bkbox.api.admin.problems import HttpRefusedError
 from bkbox.api.admin.status import Status
 from bkbox.api.admin.status_diff import changes, changes_of_jobs
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job
 

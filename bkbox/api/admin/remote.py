@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config.values import is_loopback, join_address
 from bkbox.errors import OperatorError
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import quoted
 from bkbox.errors import BadRequestError, BugError
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal, NewType, Union, get_args, get_origin
 
 from bkbox.base.documents import parts_of
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},

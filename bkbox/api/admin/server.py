@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.socket_path import short_address
-from bkbox.base.words import error_text, reason_of
+from bkbox.base.text import error_text, reason_of
 from bkbox.errors import BookieRunningError, BootError
 from bkbox.security.connection_limits import peer_of
 

@@ -46,7 +46,7 @@ from bkbox.api.admin.status_parts import (
     StatusWarning,
 )
 from bkbox.base.documents import ParseMode, from_document, json_kind
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import EncodingError
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from bkbox.api.admin.status import Status
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.jobs.job import Job, JobState
 
 

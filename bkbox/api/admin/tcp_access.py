@@ -43,7 +43,7 @@ class TcpAccess:
     def caller(self, sock: socket, headers: Mapping[str, str]) -> Caller:
         """Identifies the caller. Raises HttpRefusedError for a caller without permission, or over the rate limit."""
         found = self.access.caller(sock, headers)
-        if not self.rate.take(time.monotonic()):
+        if not self.rate.try_acquire(time.monotonic()):
             raise HttpRefusedError(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 f"more than {REQUESTS_PER_SECOND} requests a second: ask again later",

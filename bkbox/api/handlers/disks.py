@@ -20,7 +20,7 @@ from bkbox.api.admin.requests import NewDisk, OneDisk, ReadOnly, ReadOnlyDisk, R
 from bkbox.api.admin.routes import Request, Route
 from bkbox.api.admin.socket_path import DISKS_URL, READ_ONLY_URL
 from bkbox.api.status.builder import CLASSES
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import DiskChangeError
 from bkbox.jobs.job import Job, JobAction, JobKind, to_json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import bkbox
 from bkbox.api.admin import status
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.checks.bookie import DISK_AWAY, UNREGISTERED
 from bkbox.checks.warnings import warnings_of
 from bkbox.jobs.job import JobKind, JobState

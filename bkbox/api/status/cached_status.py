@@ -22,7 +22,7 @@ from bkbox.api.admin.status import Autorecovery, Cookies, EndedLedger, Losses
 from bkbox.api.status import cookie_report
 from bkbox.api.status.config_file import ConfigFile
 from bkbox.base.ids import BookieId
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import BkboxError, NoSuchLedgerError
 from bkbox.supervisor.boot import cookies
 from bkbox.supervisor.boot.other_writers import other_writers

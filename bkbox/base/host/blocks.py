@@ -33,7 +33,7 @@ class Mount:
 class Device:
     """A block device: its folder in /sys, and its attributes. Sizes in bytes; None: not reported.
 
-    ``volatile_cache``: it acknowledges writes that a power cut loses, unless it is told to flush.
+    ``volatile_cache``: it acknowledges writes that a power cut loses, unless it is flushed.
     """
 
     name: str

@@ -14,7 +14,7 @@ _UNSYNCHRONISED = 0x40
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """``synchronised``: by NTP, PTP or the like, as the kernel was told; ``error_max_s``: its
+    """``synchronised``: by NTP, PTP or the like, as the kernel reports; ``error_max_s``: its
     largest possible error.
     """
 

@@ -8,12 +8,12 @@ import resource
 from bkbox.errors import HostError
 
 
-def allow(wanted: int) -> int:
-    """Raise the limit to ``wanted``, or as far as allowed; returns the resulting limit."""
+def allow(target: int) -> int:
+    """Raise the limit to ``target``, or as far as allowed; returns the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for most in (max(wanted, hard), hard):  # beyond the hard limit only root gets
+    for most in (max(target, hard), hard):  # beyond the hard limit only root gets
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, most)), most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(target, most)), most))
             break
     return allowed_now()
 

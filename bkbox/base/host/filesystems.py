@@ -168,8 +168,10 @@ def _without_journal(mount: Mount) -> Risk:
 
 
 def _without_barriers(mount: Mount, device: Device | None, option: str) -> Risk:
-    wanted = "fsync_mode=posix" if option.startswith("fsync_mode") else "barrier"
-    command = f"mount -o remount,{wanted} {mount.point}, and take {option} out of /etc/fstab"
+    remount_option = "fsync_mode=posix" if option.startswith("fsync_mode") else "barrier"
+    command = (
+        f"mount -o remount,{remount_option} {mount.point}, and take {option} out of /etc/fstab"
+    )
     if device is not None and device.volatile_cache is False:
         text = (
             f"it is mounted without barriers ({option}): right only as long as {device.name} has no volatile cache, "

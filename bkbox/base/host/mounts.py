@@ -72,9 +72,9 @@ def _mount_id(folder: Path) -> tuple[int, bool] | None:
     except AttributeError:  # a C library without it
         return None
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
-    for wanted in (_STATX_MNT_ID_UNIQUE, _STATX_MNT_ID):
-        if statx(_AT_FDCWD, os.fsencode(folder), _AT_NO_AUTOMOUNT, wanted, buffer):
+    for mask in (_STATX_MNT_ID_UNIQUE, _STATX_MNT_ID):
+        if statx(_AT_FDCWD, os.fsencode(folder), _AT_NO_AUTOMOUNT, mask, buffer):
             return None
-        if _MASK.unpack_from(buffer)[0] & wanted:
-            return int(_MNT_ID.unpack_from(buffer, _MNT_ID_AT)[0]), wanted == _STATX_MNT_ID_UNIQUE
+        if _MASK.unpack_from(buffer)[0] & mask:
+            return int(_MNT_ID.unpack_from(buffer, _MNT_ID_AT)[0]), mask == _STATX_MNT_ID_UNIQUE
     return None

@@ -69,9 +69,9 @@ def flock_holder(host: HostFiles, path: Path) -> int | None:
         found = os.stat(path)
     except OSError:
         return None
-    wanted = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    lock_file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     for line in host.lines("/proc/locks"):
         fields = line.split()
-        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == wanted:
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == lock_file:
             return int(fields[4])
     return None

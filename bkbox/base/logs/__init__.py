@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 
 from bkbox.base.logs.rate_limited import BoundLibraries
 from bkbox.base.logs.trace import present
-from bkbox.base.words import error_text, quoted
+from bkbox.base.text import error_text, quoted
 
 Layout = Literal["console", "json"]
 
@@ -68,8 +68,8 @@ class _Handler(logging.Handler):
         self._thread: threading.Thread | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "trace" not in record.__dict__ and (under_way := present()):
-            record.trace = under_way  # which only this thread knows
+        if "trace" not in record.__dict__ and (connections := present()):
+            record.trace = connections  # which only this thread knows
         with suppress(Exception):  # a record without a text fails when it is written
             record.msg, record.args = record.getMessage(), None  # now: the arguments may change
         if self._thread is None:

@@ -21,16 +21,16 @@ class Allowance:
         self._now_s = now_s
         self._kinds: dict[Hashable, tuple[float, float, int]] = {}
 
-    def take(self, kind: Hashable) -> int | None:
+    def admit(self, kind: Hashable) -> int | None:
         """The number of lines of this kind that were left out since the last one; None: leave out this one, too."""
         now_s = self._now_s()
-        at_s, left, untold = self._kinds.get(kind, (now_s, float(_AT_ONCE), 0))
+        at_s, left, suppressed = self._kinds.get(kind, (now_s, float(_AT_ONCE), 0))
         left = min(float(_AT_ONCE), left + (now_s - at_s) / _EVERY_S)
         if left < 1.0:
-            self._kinds[kind] = now_s, left, untold + 1
+            self._kinds[kind] = now_s, left, suppressed + 1
             return None
         self._kinds[kind] = now_s, left - 1.0, 0
-        return untold
+        return suppressed
 
 
 class RateLimited:
@@ -40,7 +40,7 @@ class RateLimited:
         self._log = log
         self._allowance = Allowance(now_s)
 
-    def say(
+    def log(
         self,
         level: int,
         kind: str,
@@ -52,11 +52,11 @@ class RateLimited:
         """Write the line, with the number of this kind left out before; or leave it out."""
         if not self._log.isEnabledFor(level):
             return
-        untold = self._allowance.take(kind)
-        if untold is None:
+        suppressed = self._allowance.admit(kind)
+        if suppressed is None:
             return
-        if untold:
-            text, args = f"{text}{_UNTOLD}", (*args, untold)
+        if suppressed:
+            text, args = f"{text}{_SUPPRESSED}", (*args, suppressed)
         self._log.log(level, text, *args, extra=extra, exc_info=exc_info)
 
 
@@ -73,10 +73,10 @@ class BoundLibraries(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] == "bkbox":
             return True
-        untold = self._allowance.take((record.name, record.pathname, record.lineno))
-        if untold:
-            record.msg, record.args = f"{record.getMessage()}{_UNTOLD % untold}", None
-        return untold is not None
+        suppressed = self._allowance.admit((record.name, record.pathname, record.lineno))
+        if suppressed:
+            record.msg, record.args = f"{record.getMessage()}{_SUPPRESSED % suppressed}", None
+        return suppressed is not None
 
 
-_UNTOLD = " (and %d more like it since the last line)"
+_SUPPRESSED = " (and %d more like it since the last line)"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from bkbox.base.logs.rate_limited import RateLimited
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 
 log = logging.getLogger("bkbox.refused")
 
@@ -22,21 +22,27 @@ class Refusals:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._seldom = RateLimited(log, now_s)
+        self._limited_log = RateLimited(log, now_s)
         self.count = 0
         self._last: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def note(self, who: str, peer: str, what: str) -> None:
+    def note(self, user: str, peer: str, what: str) -> None:
         self.count += 1
         now_s = self._now_s()
-        logged_s, since = self._last.get((who, what), (-_LOG_EVERY_S, 0))
+        logged_s, since = self._last.get((user, what), (-_LOG_EVERY_S, 0))
         if now_s - logged_s < _LOG_EVERY_S:
-            self._last[who, what] = logged_s, since + 1
+            self._last[user, what] = logged_s, since + 1
             return
         if len(self._last) >= _KINDS_MAX:
             self._last.clear()
-        self._last[who, what] = now_s, 0
+        self._last[user, what] = now_s, 0
         again = f", and {since} times since the last such line" if since else ""
-        self._seldom.say(
-            logging.WARNING, "refused", "refused: %s for %s at %s%s", what, quoted(who), peer, again
+        self._limited_log.log(
+            logging.WARNING,
+            "refused",
+            "refused: %s for %s at %s%s",
+            what,
+            quoted(user),
+            peer,
+            again,
         )

@@ -52,7 +52,7 @@ def formatter(process: str, layout: str, *, journal: bool) -> logging.Formatter:
             structlog.processors.format_exc_info,
             _without_secrets,
             structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
-            _plain_json,
+            _escaped_json,
         ]
     else:
         processors += [
@@ -73,8 +73,8 @@ def _console() -> Processor:
 
 def _add_time(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Add the time of the logging call: the line may be written later."""
-    said = datetime.fromtimestamp(event["_record"].created, UTC)
-    event["timestamp"] = said.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    logged_at = datetime.fromtimestamp(event["_record"].created, UTC)
+    event["timestamp"] = logged_at.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return event
 
 
@@ -95,7 +95,7 @@ def _without_control_characters(
     }
 
 
-def _plain_json(_logger: WrappedLogger, _method: str, line: Any) -> str:
+def _escaped_json(_logger: WrappedLogger, _method: str, line: Any) -> str:
     """Escape control characters in the line of the JSON renderer."""
     return in_json(line)
 

@@ -15,7 +15,9 @@ from contextvars import ContextVar
 
 _SHOWN = 8
 
-UNDER_WAY: ContextVar[Callable[[], list[int]] | None] = ContextVar("under_way", default=None)
+CURRENT_CONNECTIONS: ContextVar[Callable[[], list[int]] | None] = ContextVar(
+    "under_way", default=None
+)
 """Returns the numbers of the connections whose requests this thread carries out; None: there are none."""
 
 
@@ -26,7 +28,7 @@ def name(connection: int) -> str:
 
 def present() -> str:
     """The context of this thread; "" if there is none."""
-    connections = UNDER_WAY.get()
+    connections = CURRENT_CONNECTIONS.get()
     if connections is None:
         return ""
     numbers = sorted(set(connections()))

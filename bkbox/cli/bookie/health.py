@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from bkbox.api.admin.client import fetch_status
-from bkbox.base.words import moment
+from bkbox.base.text import moment
 from bkbox.checks import replicas
 from bkbox.checks.health import not_whole
 from bkbox.cli.lib.exit_codes import ExitCode

@@ -10,7 +10,7 @@ from datetime import datetime
 import click
 
 from bkbox.api.admin import client
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import bytes_per_second
 from bkbox.cli.lib.output import (

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from bkbox import __version__
-from bkbox.base import logs, waits
+from bkbox.base import logs, wait_notices
 from bkbox.base.host import descriptors
-from bkbox.base.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
+from bkbox.base.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_TARGET, FRONTEND_DESCRIPTORS
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import config_option
 from bkbox.config.schema import Config
@@ -49,7 +49,7 @@ def run(ctx: click.Context, config: Config) -> None:
     Example:
       bkbox run --config /etc/bkbox/bkbox.toml
     """
-    waits.tell(logging.getLogger(__name__).warning)
+    wait_notices.set_sink(logging.getLogger(__name__).warning)
     refuse_other_writers(config, os.geteuid())
     os.umask(0o077)  # other users cannot read its files, whatever a folder's permissions
     log = logs.LogSettings(config.log_level, config.log_format)
@@ -86,7 +86,7 @@ def _have_descriptors(config: Config) -> None:
         raise BootError(
             f"a bookie needs {BOOKIE_DESCRIPTORS_MIN} descriptors at least: {descriptors.too_few(allowed)}"
         )
-    if allowed < min(config.connections_max + FRONTEND_DESCRIPTORS, DESCRIPTORS_WANTED):
+    if allowed < min(config.connections_max + FRONTEND_DESCRIPTORS, DESCRIPTORS_TARGET):
         logging.getLogger(__name__).warning(
             "at most %d clients are served at once: %s",
             allowed - FRONTEND_DESCRIPTORS,

@@ -6,7 +6,7 @@ import click
 
 from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.status import Copies, Limbo, Losses, Process, Quotas, Status, to_json
-from bkbox.base.words import counted, moment, quoted
+from bkbox.base.text import counted, moment, quoted
 from bkbox.cli.bookie.job import print_jobs
 from bkbox.cli.lib.output import (
     Format,

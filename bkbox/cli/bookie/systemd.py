@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import FILE
 from bkbox.cli.lib.output import Format, message, output_option, print_document, print_table, prints

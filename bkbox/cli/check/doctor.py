@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from bkbox.base.host.files import HostFiles
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.checks.doctor import examine
 from bkbox.checks.registry import Finding, Verdict, worst
 from bkbox.cli.lib.exit_codes import ExitCode

@@ -13,7 +13,7 @@ import click
 from bkbox.api.admin import client
 from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base.ids import BookieId, bookie_id
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import FILE, bytes_per_second, confirm, yes_option
 from bkbox.cli.lib.output import (

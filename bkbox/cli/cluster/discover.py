@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkbox.base.words import error_text, quoted
+from bkbox.base.text import error_text, quoted
 from bkbox.cli.lib.options import duration_s
 from bkbox.cli.lib.output import Format, message, output_option, print_document, print_table, prints
 from bkbox.config.values import join_address

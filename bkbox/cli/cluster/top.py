@@ -15,7 +15,7 @@ from bkbox.audit.job import Chunk
 from bkbox.audit.judgement import ranges_of
 from bkbox.audit.metadata_scan import Facts, gather
 from bkbox.audit.run import cut
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.data.audit import OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.options import metadata_option

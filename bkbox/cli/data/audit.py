@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from bkbox.audit.run import Summary
-from bkbox.base.words import counted, quoted
+from bkbox.base.text import counted, quoted
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import bytes_per_second, metadata_option

@@ -11,7 +11,7 @@ import click
 
 from bkbox import metadata as stores
 from bkbox.audit.selection import parse_ledgers, parse_select
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode

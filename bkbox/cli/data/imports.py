@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode

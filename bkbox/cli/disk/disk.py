@@ -12,7 +12,7 @@ import click
 from bkbox.api.admin import disks as client
 from bkbox.api.admin.disks import DiskView, DrainPlan
 from bkbox.api.admin.socket_path import admin_socket_path
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.lib.options import config_option, confirm, yes_option
 from bkbox.cli.lib.output import (
     Format,

@@ -11,7 +11,7 @@ from bkbox.api.admin import client
 from bkbox.api.admin import space as admin
 from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.space import NO_SUCH_SEGMENT, DiskSpace
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.bookie.job import print_jobs
 from bkbox.cli.lib.options import config_option
 from bkbox.cli.lib.output import (

@@ -11,7 +11,7 @@ from bkbox.api.admin import client
 from bkbox.api.admin import space as admin
 from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.space import DiskSpace
-from bkbox.base.words import moment
+from bkbox.base.text import moment
 from bkbox.cli.bookie.job import print_jobs
 from bkbox.cli.disk.gc import SpaceReport, space_report
 from bkbox.cli.lib.options import config_option

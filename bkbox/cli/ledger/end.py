@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 import click
 
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.ledger.format_ledger import Ledger, print_ledger
 from bkbox.cli.ledger.repair import answers, bookie, pairs, print_answers
 from bkbox.cli.ledger.stuck import StuckReport, end_stuck, print_report, print_stuck, report_of

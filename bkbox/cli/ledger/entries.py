@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.ledger.create_ledger import create_ledger
 from bkbox.cli.lib.entry_input import batches, input_options
 from bkbox.cli.lib.exit_codes import ExitCode

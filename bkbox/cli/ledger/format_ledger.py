@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.lib.output import Format, print_document, print_fields, print_table
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.metadata.loss import ENDED, LossRecord, losses_of

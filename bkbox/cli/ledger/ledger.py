@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.ledger.create_ledger import create_ledger
 from bkbox.cli.ledger.end import end
 from bkbox.cli.ledger.entries import read, write

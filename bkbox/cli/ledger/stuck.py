@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.lib.output import Format, print_document, print_fields, print_table
 from bkbox.client.ledger.force_close import record_of
 from bkbox.errors import BkboxError, MetadataUnavailableError

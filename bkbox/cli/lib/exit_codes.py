@@ -70,7 +70,7 @@ def exit_code(error: errors.BkboxError) -> ExitCode:
 def host_error(error: OSError) -> errors.HostError:
     """Converts an error of the operating system; the message names the file."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    from bkbox.base.words import reason_of  # not needed for a help page
+    from bkbox.base.text import reason_of  # not needed for a help page
 
     return errors.HostError(": ".join([*names, reason_of(error)]))
 

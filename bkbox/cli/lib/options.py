@@ -13,7 +13,7 @@ import click
 
 from bkbox.base.host.small_files import read_small
 from bkbox.base.ids import LedgerId, ledger_id
-from bkbox.base.words import quoted, rate_of
+from bkbox.base.text import quoted, rate_of
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.errors import InvalidIdError

@@ -21,7 +21,7 @@ import click
 
 from bkbox.api.admin.status import Latency, Stage
 from bkbox.base.logs.control import in_json, in_lines, in_one_line
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config.schema import Config
 from bkbox.errors import (
     BookieNotRunningError,

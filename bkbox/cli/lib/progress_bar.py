@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any, Self
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.lib.output import message, size
 
 _EVERY_S = 10.0

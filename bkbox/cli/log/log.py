@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import (
     confirm,

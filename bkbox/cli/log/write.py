@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.cli.lib.entry_input import batches, input_options
 from bkbox.cli.lib.options import NewLedger, metadata_option, password_option, quorum_options
 from bkbox.cli.lib.output import Format, message, output_option, print_document, prints

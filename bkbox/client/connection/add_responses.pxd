@@ -1,7 +1,7 @@
 cimport cython
 
 from bkbox.native cimport memory
-from bkbox.wire.v3_fast_path cimport PlainAnswerV3
+from bkbox.wire.v3_fast_path cimport FastResponseV3
 
 cdef Py_ssize_t _PREFIX
 cdef Py_ssize_t _V2_ANSWER
@@ -78,7 +78,7 @@ cpdef Py_ssize_t take_v3(
     Py_ssize_t end,
     dict adds,
     list found,
-    PlainAnswerV3 answer,
+    FastResponseV3 answer,
 ) except -1
 
 @cython.locals(size=Py_ssize_t)

@@ -16,7 +16,7 @@ from typing import Any
 from bkbox.errors import FrameError
 from bkbox.native import memory
 from bkbox.native.memory import Data
-from bkbox.wire.v3_fast_path import PlainAnswerV3
+from bkbox.wire.v3_fast_path import FastResponseV3
 
 _PREFIX = 4
 _V2_ANSWER = 28
@@ -216,7 +216,7 @@ def take_v3(
     end: int,
     adds: dict[int, OutstandingAdds],
     found: list[tuple[OutstandingAdds, int, int, int]],
-    answer: PlainAnswerV3,
+    answer: FastResponseV3,
 ) -> int:
     """The same for plain responses of version 3, with its codes. A response to no request is left for the caller."""
     runs = _Runs(found)

@@ -15,7 +15,7 @@ from enum import Enum
 from math import inf
 
 from bkbox.base.ids import BookieId
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.client.connection.adds import AddSend
 from bkbox.client.connection.flush_batcher import FlushBatcher
 from bkbox.client.connection.framed_connection import FramedConnection

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from bkbox.base.words import quoted, reason_of
+from bkbox.base.text import quoted, reason_of
 from bkbox.client.connection.framed_connection import FramedConnection
 from bkbox.client.options import ClientOptions
 from bkbox.errors import (

@@ -26,7 +26,7 @@ from bkbox.errors import EncodingError, FrameError
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire import batch_reads, v2, v3
 from bkbox.wire.codes import Code, code_from_v2, code_from_v3
-from bkbox.wire.v3_fast_path import PlainAnswerV3
+from bkbox.wire.v3_fast_path import FastResponseV3
 from bkbox.wire.v3_format import Operation
 
 Buffer = bytes | bytearray | memoryview
@@ -154,7 +154,7 @@ class PendingRequests:
         self._numbered = numbered
         self._by_key: dict[Key, deque[Request]] = {}
         self._found: list[tuple[OutstandingAdds, int, int, int]] = []
-        self._answer = PlainAnswerV3()
+        self._answer = FastResponseV3()
 
     def add(self, item: Request | AddSend) -> None:
         if isinstance(item, Request):

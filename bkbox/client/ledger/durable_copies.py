@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.client.ledger.driver import LedgerAccess
 from bkbox.errors import NotDurableError
 from bkbox.protocol.events import NoAnswer

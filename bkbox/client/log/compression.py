@@ -10,7 +10,7 @@ import sys
 from enum import IntEnum
 from typing import Any
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import CompressionError, EncodingError
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"

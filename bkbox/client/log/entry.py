@@ -26,8 +26,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from bkbox.base.limits import FRAME_BYTES_MAX
+from bkbox.base.text import error_text
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import error_text
 from bkbox.client.log.compression import Compression, compress, decompress
 from bkbox.errors import EncodingError
 

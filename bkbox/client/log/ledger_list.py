@@ -18,7 +18,7 @@ import json
 from dataclasses import dataclass, replace
 
 from bkbox.base.ids import EntryId, LedgerId
-from bkbox.base.words import error_text, quoted
+from bkbox.base.text import error_text, quoted
 from bkbox.client.log.position import BEGINNING, Position
 from bkbox.errors import BugError, EncodingError, InvalidIdError
 

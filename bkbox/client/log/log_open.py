@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from bkbox.base.backoff import JITTER_AROUND, Backoff
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.client.client import Client
 from bkbox.client.inner import Inner
 from bkbox.client.ledger.writer import LedgerWriter

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 
 from bkbox.base.ids import EntryId, LedgerId
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.client.log.position import Position
 from bkbox.errors import EncodingError
 

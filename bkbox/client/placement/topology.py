@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bkbox.base.ids import BookieId
-from bkbox.base.words import error_text, quoted, reason_of
+from bkbox.base.text import error_text, quoted, reason_of
 from bkbox.client.options import ClientOptions
 from bkbox.config.metadata_uri import ZNODE_PREFIX
 from bkbox.errors import ConfigError, EncodingError, MetadataError

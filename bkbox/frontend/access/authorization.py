@@ -88,7 +88,7 @@ class Authorizer:
         if need not in self.grant.needs:
             self._refusals.note(self.identity, self.peer, str(need.name).lower())
             return Code.EUA
-        if self.bucket is not None and not self.bucket.take(self._now_s()):
+        if self.bucket is not None and not self.bucket.try_acquire(self._now_s()):
             return Code.ETOOMANYREQUESTS
         return None
 

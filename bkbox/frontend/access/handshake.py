@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from bkbox.base.logs.rate_limited import RateLimited
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import AuthenticationError, EncodingError, FrameError
 from bkbox.frontend.access.access_policy import OFF, REQUIRED, AccessPolicy
 from bkbox.frontend.access.tls_transport import TlsEnd
@@ -30,7 +30,7 @@ from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import LENGTH, PREFIX_BYTES
 
-_SELDOM = RateLimited(logging.getLogger(__name__), time.monotonic)
+_LIMITED_LOG = RateLimited(logging.getLogger(__name__), time.monotonic)
 
 _READ_BYTES = 64 * 1024
 _FRAME_BYTES_MAX = 64 * 1024
@@ -270,7 +270,7 @@ class Handshake:
             raise
         except Exception as error:
             # Input of an unauthenticated client must not end the front-end, whatever a plugin has overlooked.
-            _SELDOM.say(
+            _LIMITED_LOG.log(
                 logging.ERROR, "plugin", "plugin %s failed", self._examiner.plugin, exc_info=error
             )
             raise AuthenticationError(f"plugin {self._examiner.plugin} failed") from error

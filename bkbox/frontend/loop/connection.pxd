@@ -2,7 +2,7 @@ cimport cython
 
 from bkbox.native cimport memory
 from bkbox.frontend.loop.routing cimport DiskQueue, Routes
-from bkbox.wire.v3_fast_path cimport PlainV3
+from bkbox.wire.v3_fast_path cimport FastRequestV3
 
 cdef Py_ssize_t _PREFIX
 cdef Py_ssize_t _SEGMENT_HEADER
@@ -48,7 +48,7 @@ cdef class SharedState:
     cdef double slow_since_s
     cdef object cpu_s
     cdef public bint has_plain
-    cdef PlainV3 plain3
+    cdef FastRequestV3 plain3
     cdef bytearray read_buffer
     cdef object read_view
     cdef bytearray spare_buffer
@@ -141,7 +141,7 @@ cdef class Connection:
     )
     cdef Py_ssize_t _hand_on(self, bytearray data, Py_ssize_t filled) except -1
 
-    @cython.locals(size=Py_ssize_t, operation=int, flags=int, kind=int, plain3=PlainV3)
+    @cython.locals(size=Py_ssize_t, operation=int, flags=int, kind=int, plain3=FastRequestV3)
     cdef int _plain(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept
 
     cdef void _charge(self, long long cost) noexcept

@@ -37,7 +37,7 @@ from bkbox.base.limits import CONNECTION_UNSENT_BYTES_MAX
 from bkbox.errors import BugError, FrameError
 from bkbox.frontend.loop.routing import Routes
 from bkbox.native import memory
-from bkbox.wire.v3_fast_path import PlainV3
+from bkbox.wire.v3_fast_path import FastRequestV3
 
 _PREFIX = 4
 _SEGMENT_HEADER = 12
@@ -162,7 +162,7 @@ class SharedState:
         self.slow_s = 0.0
         self.slow_since_s = 0.0
         self.has_plain = False
-        self.plain3 = PlainV3()
+        self.plain3 = FastRequestV3()
         self.spare_buffer = bytearray()
         self.read_buffer = bytearray(_ROOM_BYTES)
         self.read_view = memoryview(self.read_buffer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from uuid import UUID
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.config.metadata_uri import ZooKeeperUri, query_of
 from bkbox.errors import ConfigError, EncodingError, MetadataError, OperatorError
 from bkbox.metadata.zookeeper import writes

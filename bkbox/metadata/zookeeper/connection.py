@@ -27,7 +27,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
-from bkbox.base import waits
+from bkbox.base import wait_notices
 from bkbox.base.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.config.metadata_uri import OPEN, ZooKeeperAccess
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
@@ -119,7 +119,7 @@ class Connection:
     async def deadline(self, wait_s: float | None = None) -> AsyncIterator[None]:
         """Bound the block by ``wait_s``, else by the time-out of the connection."""
         seconds = self.wait_s if wait_s is None else wait_s
-        waiting = self._loop.call_later(waits.SAY_AFTER_S, self._say_what_for, seconds)
+        waiting = self._loop.call_later(wait_notices.NOTICE_AFTER_S, self._say_what_for, seconds)
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -136,7 +136,7 @@ class Connection:
         """Logs a lost connection once each time."""
         if not (self._said or self.closed):
             self._said = True
-            waits.say(f"waiting for ZooKeeper ({self.hosts}), for {seconds:g} s at most")
+            wait_notices.notify(f"waiting for ZooKeeper ({self.hosts}), for {seconds:g} s at most")
 
     async def until_disconnected(self) -> None:
         """Wait until the connection breaks or is closed."""

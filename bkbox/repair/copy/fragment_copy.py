@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import AddFailedError
 from bkbox.jobs.context import JobContext
 from bkbox.protocol.events import Answer, describe

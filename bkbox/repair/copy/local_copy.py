@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bkbox.base.ids import BookieId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.client.connection.pool import BookiePool
 from bkbox.jobs.context import JobContext
 from bkbox.protocol.events import Answer, describe

@@ -28,7 +28,7 @@ import logging
 
 from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel

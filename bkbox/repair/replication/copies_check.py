@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import BkboxError, JobCancelledError, MetadataError, NoSuchLedgerError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel

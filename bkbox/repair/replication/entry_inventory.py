@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.connection.pool import BookiePool
-from bkbox.protocol.audit import Answer, BookieAnswer, clipped, settled_fragments
+from bkbox.protocol.audit import Answer, BookieAnswer, clipped, final_fragments
 from bkbox.protocol.events import NoAnswer
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire.availability import Availability
@@ -84,7 +84,7 @@ class EntryInventory:
         self, bookie: BookieId, metadata: LedgerMetadata, expected: list[range]
     ) -> BookieAnswer:
         has: list[tuple[int, int]] = []
-        for _, entries in settled_fragments(metadata):
+        for _, entries in final_fragments(metadata):
             parts = clipped(expected, entries)
             if not parts:
                 continue

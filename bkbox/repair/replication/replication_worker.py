@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.client.client import Client
 from bkbox.errors import (
     BkboxError,

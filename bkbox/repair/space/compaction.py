@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import BkboxError, DiskError, DiskFullError, JobCancelledError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bkbox.base.ids import LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel

@@ -23,8 +23,8 @@ from typing import Any
 from zlib import crc32
 
 from bkbox.base.ids import LedgerId
+from bkbox.base.text import error_text, quoted
 from bkbox.base.token_bucket import TokenBucket
-from bkbox.base.words import error_text, quoted
 from bkbox.errors import BkboxError, BugError, MetadataError, MetadataUnavailableError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel

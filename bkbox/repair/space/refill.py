@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.jobs.context import JobContext
 from bkbox.protocol.repair import joined
@@ -17,7 +17,7 @@ from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
 from bkbox.repair.copy.local_copy import copy_to_local
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
-from bkbox.wire.write_set import holds
+from bkbox.wire.write_set import in_write_set
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +93,7 @@ def _counts(metadata: LedgerMetadata, entry: int) -> bool:
 def _is_held(metadata: LedgerMetadata, entry: int, me: BookieId) -> bool:
     """True if the metadata assigns the entry to this bookie."""
     return any(
-        member == me and holds(entry, position, metadata.ensemble_size, metadata.write_quorum)
+        member == me
+        and in_write_set(entry, position, metadata.ensemble_size, metadata.write_quorum)
         for position, member in enumerate(metadata.fragment_of(entry).ensemble)
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.client.connection.pool import Add
 from bkbox.errors import DigestError, MetadataError, NoSuchLedgerError
 from bkbox.jobs.context import JobContext

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 
 from bkbox.base.limits import SCRUB_STEP_BYTES
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.errors import BkboxError, DiskError, JobCancelledError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel

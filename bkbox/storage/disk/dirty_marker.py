@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bkbox.base.text import error_text
 from bkbox.base.values import as_dict, frozen_struct, replaced
-from bkbox.base.words import error_text
 from bkbox.errors import DiskError
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files, unlink_durably

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bkbox.base import values
 from bkbox.base.ids import MAX_ID
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import DamagedError, IndexDamagedError
 from bkbox.storage.index.extents import RUN_VERSION, Extent, ExtentEncoder
 from bkbox.storage.index.ordered_store import OrderedStore

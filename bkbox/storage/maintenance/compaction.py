@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 
+from bkbox.base.text import counted
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import counted
 from bkbox.errors import DamagedError
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.log.records import (

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bkbox.base.words import reason_of
+from bkbox.base.text import reason_of
 from bkbox.config.schema import Config
 from bkbox.errors import BootError, CookieMismatchError
 from bkbox.metadata import connect

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 
 from bkbox.base.backoff import backoff_s
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import BkboxError
 from bkbox.supervisor.children.process import Child, Exit
 

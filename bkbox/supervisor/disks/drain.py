@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.bookie.readonly import DECOMMISSION
 from bkbox.errors import BkboxError, BugError, ConnectionLostError, DiskChangeError
 from bkbox.ipc import messages

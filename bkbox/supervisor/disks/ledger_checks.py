@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from bkbox.base.ids import LedgerId
 from bkbox.base.logs.rate_limited import RateLimited
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import BkboxError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.frontend.access.ledger_verification import CHECKS_MAX, Finding
 from bkbox.ipc.messages import CheckLedger, LedgerChecked
@@ -27,11 +27,11 @@ class LedgerChecks:
     no more responses."""
 
     def __init__(
-        self, store: MetadataStore, tell: Callable[[LedgerChecked], None], seldom: RateLimited
+        self, store: MetadataStore, tell: Callable[[LedgerChecked], None], limited_log: RateLimited
     ) -> None:
         self._store = store
         self._tell = tell
-        self._seldom = seldom
+        self._limited_log = limited_log
         self._under_way: set[asyncio.Task[None]] = set()
 
     def take(self, message: CheckLedger) -> None:
@@ -62,4 +62,4 @@ class LedgerChecks:
         return Finding.THERE, b"" if password is None else master_key(password)
 
     def _say(self, kind: str, ledger: int, what: str, why: str) -> None:
-        self._seldom.say(logging.WARNING, kind, _REFUSED, ledger, what, why)
+        self._limited_log.log(logging.WARNING, kind, _REFUSED, ledger, what, why)

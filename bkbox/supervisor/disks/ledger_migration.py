@@ -48,7 +48,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.errors import BkboxError, ConnectionLostError, LedgerNotMovedError
 from bkbox.ipc import messages
 from bkbox.supervisor.children.process import Child

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import BkboxError, DiskChangeError, DiskError
 from bkbox.ipc import messages

@@ -22,8 +22,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from bkbox.base.text import error_text
 from bkbox.base.values import frozen_struct, replaced
-from bkbox.base.words import error_text
 from bkbox.errors import DamagedError
 
 WITNESS_NAME = "WITNESS"

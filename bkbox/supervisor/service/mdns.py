@@ -20,7 +20,7 @@ import bkbox
 from bkbox.api.admin.cluster_members import url_of
 from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base.backoff import Backoff
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 from bkbox.config.values import split_address
 from bkbox.supervisor.service.service_info import admin_endpoint
 

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import Mapping, MutableMapping
 
-from bkbox.base.words import error_text
+from bkbox.base.text import error_text
 
 log = logging.getLogger(__name__)
 

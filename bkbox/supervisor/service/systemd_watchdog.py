@@ -21,7 +21,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.storage.files import Files
 from bkbox.supervisor.service.child_progress import LOOK_EVERY_S, Progress, children_of
 from bkbox.supervisor.service.sd_notify import ServiceManager

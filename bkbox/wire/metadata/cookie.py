@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import CookieMismatchError, EncodingError
 from bkbox.wire.metadata import text_format
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 
 CURRENT_LAYOUT = 5
-_LAYOUT_PLAIN = 3
+_LAYOUT_LINES = 3
 
 _FORMAT = Message(
     "CookieFormat",
@@ -82,7 +82,7 @@ def _join(dirs: Sequence[str]) -> str:
 
 def encode(cookie: Cookie) -> bytes:
     """The bytes in layout 5. Raises EncodingError for layouts 3 and older, which are only read."""
-    if cookie.layout_version <= _LAYOUT_PLAIN:
+    if cookie.layout_version <= _LAYOUT_LINES:
         raise EncodingError(f"a cookie of layout {cookie.layout_version} cannot be written")
     text = text_format.encode(
         _FORMAT,
@@ -99,17 +99,17 @@ def encode(cookie: Cookie) -> bytes:
 
 def decode(data: bytes) -> Cookie:
     """The cookie in stored bytes. Raises EncodingError."""
-    first, *rest = re.split("\r\n|\n|\r", text_format.text_of(data), maxsplit=1)
+    first, *lines = re.split("\r\n|\n|\r", text_format.text_of(data), maxsplit=1)
     number = first.strip()
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", number):
         raise EncodingError(
             f"a cookie begins with its layout version, not with {quoted(first[:20])}"
         )
     layout = int(number)
-    body = "".join(rest)
-    if layout < _LAYOUT_PLAIN:
+    body = "".join(lines)
+    if layout < _LAYOUT_LINES:
         return Cookie(None, None, None, layout_version=layout)
-    if layout == _LAYOUT_PLAIN:
+    if layout == _LAYOUT_LINES:
         host, journal, ledgers = [*text_format.lines_of(body), None, None, None][:3]
         return Cookie(host, journal, ledgers, layout_version=layout)
     values = text_format.decode(_FORMAT, body)
@@ -149,7 +149,7 @@ def verify_superset(config: Cookie, stored: Cookie) -> None:
 def _differences(
     config: Cookie, stored: Cookie, agree: Callable[[str | None, str | None], bool]
 ) -> list[Difference]:
-    if stored.layout_version < _LAYOUT_PLAIN:
+    if stored.layout_version < _LAYOUT_LINES:
         return [Difference("layoutVersion", str(config.layout_version), str(stored.layout_version))]
     config_index = config.index_dirs or config.ledger_dirs
     stored_index = stored.index_dirs or stored.ledger_dirs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import EncodingError
 from bkbox.wire.metadata.text_format import text_of
 

@@ -20,7 +20,7 @@ import re
 from itertools import pairwise
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId, bookie_id
-from bkbox.base.words import counted, quoted
+from bkbox.base.text import counted, quoted
 from bkbox.errors import EncodingError, InvalidIdError
 from bkbox.wire import protobuf
 from bkbox.wire.metadata import text_format
@@ -216,14 +216,14 @@ def _decode_v1(ledger_id: LedgerId, text: str) -> LedgerMetadata:
     last_entry = int(NO_ENTRY)
     fragments = []
     for line in lines[3:]:
-        first, *rest = line.split("\t")
-        if rest[:1] == [_V1_CLOSED]:
+        first, *fields = line.split("\t")
+        if fields[:1] == [_V1_CLOSED]:
             last_entry = _number(first)
             state = LedgerState.CLOSED
             if last_entry == _V1_IN_RECOVERY:
                 state, last_entry = LedgerState.IN_RECOVERY, NO_ENTRY
             break
-        fragments.append(Fragment(EntryId(_number(first)), _bookies(rest)))
+        fragments.append(Fragment(EntryId(_number(first)), _bookies(fields)))
     return LedgerMetadata(
         ledger_id=ledger_id,
         ensemble_size=ensemble_size,

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import EncodingError
 from bkbox.wire.protobuf import (
     UNKNOWN,
@@ -127,7 +127,7 @@ class _Reader:
             self._at += 1
         return token
 
-    def _take(self, *marks: str) -> str:
+    def _accept(self, *marks: str) -> str:
         """Consume and return the next mark if it is one of these, else return an empty text."""
         token = self._peek()
         if token.kind == "mark" and token.text in marks:
@@ -144,19 +144,19 @@ class _Reader:
             if field is None:
                 self._skip_value(depth)
                 if message.keeps_unknown:
-                    kept = self._text[start : self._tokens[self._at - 1].end]
-                    line = f"{'  ' * depth}{kept}\n"
+                    unknown = self._text[start : self._tokens[self._at - 1].end]
+                    line = f"{'  ' * depth}{unknown}\n"
                     values[UNKNOWN] = values.get(UNKNOWN, b"") + line.encode()
             elif field.label is Label.REPEATED:
                 values[field.name].extend(self._values(field, depth))
             else:
                 values[field.name] = self._field_value(field, depth)
-            self._take(",", ";")
+            self._accept(",", ";")
         check_required(message, values)
         return values
 
     def _closed(self, closing: str) -> bool:
-        return bool(self._take(closing)) if closing else self._peek().kind == "end"
+        return bool(self._accept(closing)) if closing else self._peek().kind == "end"
 
     def _name(self) -> str:
         token = self._next()
@@ -166,25 +166,25 @@ class _Reader:
 
     def _values(self, field: Field, depth: int) -> Iterator[Any]:
         """One value, or those of a short list."""
-        colon = self._take(":")
-        if not (colon and self._take("[")):
+        colon = self._accept(":")
+        if not (colon and self._accept("[")):
             yield self._one(field, colon, depth)
             return
-        if self._take("]"):
+        if self._accept("]"):
             return
         while True:
             yield self._one(field, ":", depth)
-            if self._take("]"):
+            if self._accept("]"):
                 return
-            if not self._take(","):
+            if not self._accept(","):
                 raise EncodingError(f"the list of {field.name} does not end")
 
     def _field_value(self, field: Field, depth: int) -> Any:
-        return self._one(field, self._take(":"), depth)
+        return self._one(field, self._accept(":"), depth)
 
     def _one(self, field: Field, colon: str, depth: int) -> Any:
         if field.message is not None:
-            opening = self._take("{", "<")
+            opening = self._accept("{", "<")
             if not opening:
                 raise EncodingError(f"{field.name} is a message and needs braces")
             return self.message(field.message, _closing(opening, depth), depth + 1)
@@ -209,16 +209,16 @@ class _Reader:
 
     def _skip_value(self, depth: int) -> None:
         """Skip the value of an unknown field."""
-        colon = self._take(":")
-        opening = self._take("{", "<")
+        colon = self._accept(":")
+        opening = self._accept("{", "<")
         if opening:
             self.message(_UNKNOWN, _closing(opening, depth), depth + 1)
         elif not colon:
             raise EncodingError("a colon is missing after an unknown field")
-        elif self._take("["):
-            while not self._take("]"):
+        elif self._accept("["):
+            while not self._accept("]"):
                 self._skip_scalar()
-                self._take(",")
+                self._accept(",")
         else:
             self._skip_scalar()
 

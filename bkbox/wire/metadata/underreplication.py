@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bkbox.base.words import quoted
+from bkbox.base.text import quoted
 from bkbox.errors import EncodingError
 from bkbox.wire import protobuf
 from bkbox.wire.metadata import text_format

@@ -19,7 +19,7 @@ from bkbox.client.ledger.reader import LedgerReader
 from bkbox.client.ledger.writer import LedgerWriter
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, NoSuchEntryError
-from bkbox.protocol.audit import settled_fragments
+from bkbox.protocol.audit import final_fragments
 from bkbox.protocol.rereplication import FragmentRepair, with_replaced
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
 from bkbox.repair.copy.entry_source import EntrySource
@@ -315,7 +315,7 @@ class Program:
         found = rng.choice(closed)
         metadata = found.value
         others = sorted(set(self.cluster.hosts) - set(metadata.bookies()))
-        parts = [part for part in settled_fragments(metadata) if part[1]]
+        parts = [part for part in final_fragments(metadata) if part[1]]
         if not others or not parts:
             return
         target = self.cluster.hosts[rng.choice(others)]

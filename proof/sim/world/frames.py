@@ -6,7 +6,7 @@ from bkbox.errors import EncodingError
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code, code_from_v2, code_from_v3
 from bkbox.wire.v3_fast_path import ADD as PLAIN_ADD
-from bkbox.wire.v3_fast_path import PlainAnswerV3, PlainV3
+from bkbox.wire.v3_fast_path import FastRequestV3, FastResponseV3
 from proof.sim.world.connection import Connection
 
 ADD, READ, FORCE, OTHER = range(4)
@@ -14,8 +14,8 @@ ADD, READ, FORCE, OTHER = range(4)
 _ENTRY_AT = 4 + 4 + 4 + 8 + 8
 """Offset of the entry in a version 2 response to a read: length, header, code, ledger, entry id."""
 
-_plain_request = PlainV3()
-_plain_answer = PlainAnswerV3()
+_plain_request = FastRequestV3()
+_plain_answer = FastResponseV3()
 
 
 class FrameRequest:

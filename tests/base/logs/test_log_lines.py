@@ -15,7 +15,7 @@ import pytest
 
 from bkbox.base.logs import LogSettings
 from bkbox.base.logs.rendering import formatter
-from bkbox.base.logs.trace import UNDER_WAY, present
+from bkbox.base.logs.trace import CURRENT_CONNECTIONS, present
 
 
 def line(layout: str, text: str, *values: object, journal: bool = False, **facts: object) -> str:
@@ -68,7 +68,7 @@ def test_no_secrets(layout: str) -> None:
 
 def test_what_is_under_way() -> None:
     def go(connections: list[int]) -> str:
-        UNDER_WAY.set(lambda: connections)
+        CURRENT_CONNECTIONS.set(lambda: connections)
         return present()
 
     assert present() == ""

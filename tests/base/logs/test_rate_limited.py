@@ -14,19 +14,19 @@ class Clock:
 
 
 @pytest.fixture
-def seldom(monkeypatch: pytest.MonkeyPatch) -> RateLimited:
+def limited_log(monkeypatch: pytest.MonkeyPatch) -> RateLimited:
     monkeypatch.setattr(Clock, "now_s", 5.0)
     return RateLimited(logging.getLogger("tests.seldom"), lambda: Clock.now_s)
 
 
 def test_ten_of_a_kind_and_then_one_a_second(
-    seldom: RateLimited, caplog: pytest.LogCaptureFixture
+    limited_log: RateLimited, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     for number in range(3000):
-        seldom.say(logging.WARNING, "one", "number %d", number, extra={"trace": f"c{number}"})
+        limited_log.log(logging.WARNING, "one", "number %d", number, extra={"trace": f"c{number}"})
         if number % 1000 == 0:
-            seldom.say(logging.WARNING, "other", "another: %d", number)
+            limited_log.log(logging.WARNING, "other", "another: %d", number)
         Clock.now_s += 0.001
     of_one = [record for record in caplog.records if "number" in record.getMessage()]
     assert len(caplog.records) - len(of_one) == 3
@@ -41,11 +41,11 @@ def test_ten_of_a_kind_and_then_one_a_second(
 
 
 def test_what_is_not_written_anyway_counts_for_nothing(
-    seldom: RateLimited, caplog: pytest.LogCaptureFixture
+    limited_log: RateLimited, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     for _ in range(100):
-        seldom.say(logging.INFO, "one", "nothing")
+        limited_log.log(logging.INFO, "one", "nothing")
     assert not caplog.records
-    seldom.say(logging.WARNING, "one", "something")
+    limited_log.log(logging.WARNING, "one", "something")
     assert [record.getMessage() for record in caplog.records] == ["something"]

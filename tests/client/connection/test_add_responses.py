@@ -12,7 +12,7 @@ from bkbox.client.connection.add_responses import OutstandingAdds, take_v2, take
 from bkbox.errors import FrameError
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
-from bkbox.wire.v3_fast_path import PlainAnswerV3
+from bkbox.wire.v3_fast_path import FastResponseV3
 
 CODES = st.sampled_from([Code.EOK, Code.EOK, Code.EOK, Code.EIO, Code.EFENCED])
 STEPS = st.lists(
@@ -109,7 +109,7 @@ def test_answers_of_version_3_come_as_runs() -> None:
     ]
     data = b"".join(frames)
     found: list[tuple[OutstandingAdds, int, int, int]] = []
-    end = take_v3(data, 0, len(data), {1: owed}, found, PlainAnswerV3())
+    end = take_v3(data, 0, len(data), {1: owed}, found, FastResponseV3())
     assert end == len(data) - len(frames[-1])
     assert found == [(owed, 0, 1, 0), (owed, 3, 3, 504), (owed, 2, 2, 0)]
     assert owed.is_open(4)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
+from bkbox.base.limits import FRONTEND_BUFFERED_BYTES_MAX
 from bkbox.base.redaction import Secrets
 from bkbox.errors import AuthenticationError
 from bkbox.frontend.access import handshake_pool as door_module
@@ -535,7 +535,7 @@ def test_large_frames_that_begin_at_the_door_and_find_no_room(
     def story(bookie: InProcessBookie) -> None:
         with ExitStack() as stack, RawClient(bookie.port) as good:
             assert good.add(1, 0, b"x") == raw.EOK
-            for _ in range(FRONTEND_HELD_BYTES_MAX // FRAME_BYTES_MAX + 5):
+            for _ in range(FRONTEND_BUFFERED_BYTES_MAX // FRAME_BYTES_MAX + 5):
                 sock = stack.enter_context(socket.create_connection(("127.0.0.1", bookie.port)))
                 with suppress(ConnectionError):
                     sock.sendall(begun)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
+from bkbox.base.limits import FRONTEND_BUFFERED_BYTES_MAX
 from bkbox.frontend.overload import connection_timeouts
 from bkbox.frontend.overload.protocol_error_throttle import PAUSE_S
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
@@ -183,7 +183,7 @@ def test_large_frames_that_do_not_end_are_refused_to_nobody_for_long(tmp_path: P
                 else:
                     refused_until = time.monotonic()
             assert refused_until - began < 4
-            assert (await bookie.stats())["buffered_bytes"] < FRONTEND_HELD_BYTES_MAX
+            assert (await bookie.stats())["buffered_bytes"] < FRONTEND_BUFFERED_BYTES_MAX
             for sock in socks:
                 sock.close()
 

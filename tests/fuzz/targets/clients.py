@@ -40,7 +40,7 @@ def _matched(kernel: SimpleNamespace, data: bytes, *, three: bool = False) -> ob
     whole = answers.whole_frames(area, 0, len(data), 4096)
     try:
         if three:
-            plain = kernel.v3_fast_path.PlainAnswerV3()
+            plain = kernel.v3_fast_path.FastResponseV3()
             end = answers.take_v3(area, 0, whole, owed, found, plain)
         else:
             end = answers.take_v2(area, 0, whole, owed, found)

@@ -106,7 +106,7 @@ def _without_priority(
 
 def plain_request(kernel: SimpleNamespace, data: bytes) -> v3.AddRequest | v3.ReadRequest | None:
     """The request that the kernel finds in a body; None: not plain."""
-    plain = kernel.v3_fast_path.PlainV3()
+    plain = kernel.v3_fast_path.FastRequestV3()
     found = plain.parse(exact(data), 0, len(data))
     if found == 0:
         return None
@@ -135,7 +135,7 @@ def _response_v3(data: bytes) -> object:
 
 def plain_response(kernel: SimpleNamespace, data: bytes) -> v3.Response | None:
     """The answer that the kernel finds in a body; None: not plain."""
-    plain = kernel.v3_fast_path.PlainAnswerV3()
+    plain = kernel.v3_fast_path.FastResponseV3()
     found = plain.parse(exact(data), 0, len(data))
     if found == 0:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.jobs.job import Job, JobState
 from bkbox_tui.charts import bar
 from bkbox_tui.formatting import Level, amount, size, span

@@ -109,19 +109,19 @@ def error_text(error: BaseException) -> str:
 def reason_of(error: BaseException) -> str:
     """The same without a file, which the caller names."""
     if isinstance(error, OSError) and error.strerror:
-        said = error.strerror
-        if said.startswith("Connect call failed"):  # asyncio's text, with the address as a tuple
-            return "cannot connect" if type(error) is OSError else _in_words(type(error).__name__)
-        return said
+        text = error.strerror
+        if text.startswith("Connect call failed"):  # asyncio's text, with the address as a tuple
+            return "cannot connect" if type(error) is OSError else _spaced(type(error).__name__)
+        return text
     if isinstance(error, KeyError) and error.args:
         return f"{error.args[0]} is missing"  # its own text is a repr
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
-    return str(error).strip() or _in_words(type(error).__name__)
+    return str(error).strip() or _spaced(type(error).__name__)
 
 
-def _in_words(name: str) -> str:
+def _spaced(name: str) -> str:
     """``ConnectionResetError`` is 'connection reset'."""
     name = name.removesuffix("Error").removesuffix("Exception") or name
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
-    return words.strip()
+    spaced = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+    return spaced.strip()

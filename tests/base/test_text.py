@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bkbox
-from bkbox.base.words import counted, error_text, plural_of, quoted, rate_of
+from bkbox.base.text import counted, error_text, plural_of, quoted, rate_of
 
 SOURCES = Path(bkbox.__file__).parent
 PROOF_COMMANDS = SOURCES.parent / "proof" / "cli"
@@ -72,7 +72,7 @@ def test_every_count_in_a_message_has_its_singular() -> None:
         if source.relative_to(root).parts[0] not in OWN_WORDS
         for where in uncounted(source)
     ]
-    assert found == [], "use bkbox.base.words.counted"
+    assert found == [], "use bkbox.base.text.counted"
 
 
 # ---- no repr ----------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_no_message_has_the_repr_of_an_object() -> None:
         if source.name not in SAYS_REPR
         for where in reprs(source)
     ]
-    assert found == [], "use quoted or error_text of bkbox.base.words"
+    assert found == [], "use quoted or error_text of bkbox.base.text"
 
 
 @pytest.mark.parametrize(

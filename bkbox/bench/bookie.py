@@ -7,6 +7,9 @@ catchup     cold reads: entries written before, on the disk, dropped from memory
             each is read once
 mixed       adds to new ledgers while other connections catch up
 ==========  ==========================================================================================
+
+With a rate, adds are an open loop, and other connections read, at their share of the rate, entries that have just been
+written.
 """
 
 from __future__ import annotations
@@ -21,7 +24,16 @@ from typing import Any, Literal
 from bkbox.api.admin.status import Latency, Stage
 from bkbox.bench.load import Load, Measured, Shape, measured, write_ledgers
 from bkbox.bench.load_loop import ADD, READ, Stream
-from bkbox.bench.usage import Usage, cpu_s, device_written_bytes, drop_cache, tree, usage_of
+from bkbox.bench.open_loop import OpenLoop, Rate, RateReport
+from bkbox.bench.usage import (
+    Usage,
+    context_switches,
+    cpu_s,
+    device_written_bytes,
+    drop_cache,
+    tree,
+    usage_of,
+)
 from bkbox.errors import BenchError
 from bkbox.wire.digest import HEADER_BYTES
 
@@ -46,7 +58,7 @@ class Target:
 class Plan:
     """The load and its duration. ``entries``: how many to read are written beforehand, over all ledgers;
     for adds their number instead of ``seconds``, or None. ``settle_s``: wait after writing, for
-    bookies that keep entries buffered in memory."""
+    bookies that keep entries buffered in memory. ``rate``: an open loop of adds, None for a closed loop."""
 
     load: Kind
     shape: Shape
@@ -55,15 +67,17 @@ class Plan:
     entries: int | None
     settle_s: float
     silence_s: float
+    rate: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The resource usage of the bookie's processes: CPU seconds per million requests while it counted; memory
-    after that; what they, and the block device, wrote per byte of the entries added, from the first
-    add until everything was on the disk."""
+    """The resource usage of the bookie's processes: CPU seconds per million requests while it counted; context
+    switches per request, warm-up included; memory after that; what they, and the block device, wrote per byte of the
+    entries added, from the first add until everything was on the disk."""
 
     cpu_s_per_million: float
+    switches_per_request: float
     rss_bytes: int
     pss_bytes: int
     written_per_byte: float | None
@@ -73,7 +87,8 @@ class Cost:
 @dataclass(frozen=True, slots=True)
 class Result:
     """``load_cpu_s_per_million``: what the load generator itself used per million requests; ``stages``: where
-    the bookie's adds spent their time, and ``operations``: how long adds and reads took there, if it was asked."""
+    the bookie's adds spent their time, and ``operations``: how long adds and reads took there, if it was asked;
+    ``rate``: how an open loop went."""
 
     plan: Plan
     adds: Measured | None
@@ -82,6 +97,7 @@ class Result:
     load_cpu_s_per_million: float
     stages: tuple[Stage, ...] = ()
     operations: tuple[Latency, ...] = ()
+    rate: RateReport | None = None
 
     @property
     def errors(self) -> dict[str, int]:
@@ -114,18 +130,22 @@ class _Run:
         pids = [] if self._target.pid is None else tree(self._target.pid)
         with Load(self._target.address, plan.silence_s) as load:
             adds, reads = self._streams(load)
-            load.run(0 if plan.load == "catchup" else plan.warmup_s)
-            if plan.load == "adds" and plan.entries is not None:
-                for stream in adds:
-                    stream.end = stream.next + plan.entries // len(adds)
-            # From here to the end of run() the event loop must not be held up: requests are in flight.
-            used, own = cpu_s(pids), time.process_time()
-            load.count()
-            seconds = load.run(None if plan.load == "adds" and plan.entries else plan.seconds)
-            used, own = cpu_s(pids) - used, time.process_time() - own
+            switched = context_switches(pids)
+            report = None
+            if plan.rate is None:
+                seconds, used, own = self._closed_loop(load, adds, pids)
+            else:
+                loop = OpenLoop(load, plan.rate, adds, reads, plan.warmup_s, plan.seconds)
+                loop.warm_up()
+                used, own = cpu_s(pids), time.process_time()
+                seconds, report = loop.measure()
+                used, own = cpu_s(pids) - used, time.process_time() - own
             of_adds = measured(adds, seconds) if adds else None
             of_reads = measured(reads, seconds) if reads else None
-            load.finish()
+            if plan.rate is None:
+                load.finish()
+            switched = context_switches(pids) - switched
+            sent = max(sum(stream.next for stream in load.streams), 1)
         millions = max(sum(part.requests for part in (of_adds, of_reads) if part), 1) / 1e6
         cost = None
         if self._before is not None:
@@ -133,21 +153,37 @@ class _Run:
             assert after is not None
             added = sum(stream.next for stream in adds) * (HEADER_BYTES + plan.shape.size)
             written = self._written(added if plan.load == "adds" else 0)
-            cost = Cost(used / millions, after.rss_bytes, after.pss_bytes, *written)
-        return Result(plan, of_adds, of_reads, cost, own / millions)
+            switches = switched / sent
+            cost = Cost(used / millions, switches, after.rss_bytes, after.pss_bytes, *written)
+        return Result(plan, of_adds, of_reads, cost, own / millions, rate=report)
+
+    def _closed_loop(
+        self, load: Load, adds: list[Stream], pids: list[int]
+    ) -> tuple[float, float, float]:
+        """The duration in seconds, and the CPU seconds of the processes and of the load generator."""
+        plan = self._plan
+        load.run(0 if plan.load == "catchup" else plan.warmup_s)
+        if plan.load == "adds" and plan.entries is not None:
+            for stream in adds:
+                stream.end = stream.next + plan.entries // len(adds)
+        # From here to the end of run() the event loop must not be held up: requests are in flight.
+        used, own = cpu_s(pids), time.process_time()
+        load.count()
+        seconds = load.run(None if plan.load == "adds" and plan.entries else plan.seconds)
+        return seconds, cpu_s(pids) - used, time.process_time() - own
 
     def _streams(self, load: Load) -> tuple[list[Stream], list[Stream]]:
         """The connections that add, and those that read."""
         plan = self._plan
         adds: list[Stream] = []
         reads: list[Stream] = []
-        if plan.load != "adds":
+        if plan.load != "adds" or (plan.rate is not None and plan.rate.reads > 0):
             entries = self._write_ahead()
             reads = load.add(READ, plan.shape, self._ledger, entries)
         if plan.load == "catchup":
             for stream in reads:
                 stream.end = stream.total
-        if plan.load in ("adds", "mixed"):
+        if plan.load in ("adds", "mixed") and (plan.rate is None or plan.rate.reads < 1):
             adds = load.add(ADD, plan.shape, self._ledger + plan.shape.ledgers)
         return adds, reads
 
@@ -158,7 +194,7 @@ class _Run:
         if entries < 1:
             raise BenchError(f"there have to be entries to read: {plan.shape.ledgers} at least")
         write_ledgers(self._target.address, plan.shape, self._ledger, entries, plan.silence_s)
-        if plan.load != "reads":
+        if plan.load in ("catchup", "mixed"):
             if folder is None:
                 raise BenchError("a cold cache needs the bookie's data folder: give --data")
             time.sleep(plan.settle_s)

@@ -114,7 +114,7 @@ async def _append(writer: LedgerWriter, plan: ClientPlan, seconds: float) -> Mea
     took = (clock() - start) / _S
     for _, future in pending:
         await future
-    return of_histogram(latency, took, plan.size)
+    return of_histogram(latency, took, plan.size, latency.count)
 
 
 async def _read(client: Client, ledger: int, plan: ClientPlan, seconds: float) -> Measured:

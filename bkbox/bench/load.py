@@ -1,4 +1,4 @@
-"""Load on a bookie over its port: connections in a closed loop, and their results.
+"""Load on a bookie over its port: connections in a closed loop, or in an open one (open_loop.py), and their results.
 
 A load is some streams of requests (bench/load_loop.py) that run side by side. It runs a warm-up, so
 that the bookie's ledgers and caches are in a steady state, then the measured time, and then until
@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from bkbox.base.text import error_text
-from bkbox.bench.load_loop import ADD, ENDLESS, Link, Stream, turn
+from bkbox.bench.load_loop import ADD, ENDLESS, Link, Stream, paced_turn, turn
 from bkbox.errors import BenchError
 from bkbox.native.histogram import Histogram
 from bkbox.wire.codes import code_from_v2
@@ -49,6 +49,7 @@ class Measured:
     p50_us: float | None
     p99_us: float | None
     p999_us: float | None
+    p9999_us: float | None
     max_us: float | None
     errors: dict[str, int]
 
@@ -96,6 +97,15 @@ class Load:
         self._turn(ENDLESS if seconds is None else start + int(seconds * _S))
         return (time.perf_counter_ns() - start) / _S
 
+    def run_paced(self, until_ns: int) -> int:
+        """Runs streams that are open loops until this time of ``perf_counter_ns``, or until everything due has its
+        response. Returns the deepest backlog: requests that were due and not answered at one time."""
+        with self._explained():
+            deepest = paced_turn(self._poll, self._links, until_ns, self._silence_ns)
+        if deepest < 0:
+            raise self._silent()
+        return deepest
+
     def finish(self) -> None:
         """Sends no more requests, and waits for all responses."""
         for stream in self.streams:
@@ -110,9 +120,10 @@ class Load:
     def _turn(self, until_ns: int) -> None:
         with self._explained():
             if not turn(self._poll, self._links, until_ns, self._silence_ns):
-                raise BenchError(
-                    f"{self._name} has answered nothing for {self._silence_ns / _S:g} s"
-                )
+                raise self._silent()
+
+    def _silent(self) -> BenchError:
+        return BenchError(f"{self._name} has answered nothing for {self._silence_ns / _S:g} s")
 
     def _connect(self) -> socket.socket:
         with self._explained():
@@ -137,27 +148,28 @@ def measured(streams: Sequence[Stream], seconds: float) -> Measured:
     """The sums of some streams."""
     latency = Histogram()
     errors: dict[str, int] = {}
+    answered = 0
     for stream in streams:
         latency.merge(stream.latency)
+        answered += stream.answered
         for number, count in enumerate(stream.codes):
             if number and count:
                 code = code_from_v2(number)
                 name = code.name if code is not None else "another code"
                 errors[name] = errors.get(name, 0) + count
-    return of_histogram(latency, seconds, streams[0].size, errors=errors)
+    good = answered - sum(errors.values())
+    return of_histogram(latency, seconds, streams[0].size, good, errors)
 
 
 def of_histogram(
     latency: Histogram,
     seconds: float,
     size: int,
-    requests: int | None = None,
+    good: int,
     errors: dict[str, int] | None = None,
 ) -> Measured:
-    """The measurement from a histogram of nanoseconds. ``size``: payload in bytes; ``requests``: the number of
-    responses, if not each has its latency."""
-    errors = errors or {}
-    good = latency.count - sum(errors.values()) if requests is None else requests
+    """The measurement from a histogram of nanoseconds. ``size``: payload in bytes; ``good``: the number of responses
+    with EOK, of which not all need to have a latency."""
 
     def us(ns: int) -> float | None:
         return ns / 1000 if latency.count else None
@@ -170,8 +182,9 @@ def of_histogram(
         p50_us=us(latency.percentile(50)),
         p99_us=us(latency.percentile(99)),
         p999_us=us(latency.percentile(99.9)),
+        p9999_us=us(latency.percentile(99.99)),
         max_us=us(latency.max),
-        errors=errors,
+        errors=errors or {},
     )
 
 

@@ -10,6 +10,7 @@ cdef Py_ssize_t _ADD_HEADERS
 cdef Py_ssize_t _ANSWER_HEADERS
 cdef Py_ssize_t _ENTRY_HEADER
 cdef int _CODES
+cdef long long _LONGEST_WAIT
 
 
 @cython.final
@@ -27,6 +28,12 @@ cdef class Stream:
     cdef readonly long long answered
     cdef readonly long long outstanding
     cdef public long long end
+    cdef readonly long long counted_from
+    cdef readonly double interval
+    cdef long long due_base
+    cdef bint is_blocked
+    cdef long long free_since
+    cdef readonly Histogram lateness
     cdef readonly long long next
     cdef long long next_ledger
     cdef long long next_entry
@@ -47,7 +54,28 @@ cdef class Stream:
 
     cpdef count(self)
 
-    @cython.locals(room="long long", at=Py_ssize_t, step="long long", ledger="long long")
+    cpdef pace(self, long long first_due, double interval, long long counted_from, long long end)
+
+    @cython.locals(due="long long")
+    cpdef long long due_by(self, long long now) noexcept
+
+    @cython.locals(offset="long long")
+    cpdef long long due_at(self, long long number) noexcept
+
+    cpdef long long next_due(self) noexcept
+
+    cpdef void block(self) noexcept
+
+    @cython.locals(given_up="long long", number="long long")
+    cpdef long long give_up(self, long long now)
+
+    @cython.locals(
+        room="long long",
+        at=Py_ssize_t,
+        ledger="long long",
+        waiting="long long",
+        due="long long",
+    )
     cpdef fill(self, long long now)
 
     cdef long long _confirmed(self) noexcept
@@ -78,3 +106,17 @@ cdef class Link:
 
 @cython.locals(link=Link, heard="long long", now="long long")
 cpdef bint turn(object poll, dict links, long long until, long long silence) except? False
+
+
+@cython.locals(
+    link=Link,
+    stream=Stream,
+    heard="long long",
+    now="long long",
+    deepest="long long",
+    wake="long long",
+    backlog="long long",
+    left="long long",
+    due="long long",
+)
+cpdef long long paced_turn(object poll, dict links, long long until, long long silence) except? -2

@@ -1,6 +1,13 @@
-"""The load generator: one connection's closed loop of v2 requests, and the loop over connections.
+"""The load generator: one connection's v2 requests, in a closed or an open loop, and the loop over connections.
 
-A stream has at most ``window`` requests in flight. It interleaves its ledgers request by request,
+A stream has at most ``window`` requests in flight. In a closed loop it sends the next request when one is
+answered. In an open loop (``pace``) requests are due at a constant rate, whatever the responses do, and a
+latency counts from the time at which its request was due: a server that stalls is charged for every
+request that was due meanwhile (no coordinated omission). A request that is due while the window or the
+socket is full waits in the stream; how late the stream sends requests that it could have sent is the
+generator's own lateness, and measured apart.
+
+A stream interleaves its ledgers request by request,
 as brokers do: the n-th request is for ledger ``n % ledgers`` and entry ``n // ledgers`` of the
 stream, so that a response's ids identify its request, whatever the order of the responses.
 Requests are kept ready in a chunk, in which only the ids are patched; so an add costs its headers,
@@ -49,6 +56,7 @@ _CODES = 256
 _VERSION = 2 << 24
 _CHUNK_BYTES = 192 << 10
 _ANSWERS_BYTES = 512 << 10
+_LONGEST_WAIT = 50_000_000
 
 
 class Stream:
@@ -76,8 +84,14 @@ class Stream:
         self.size = size
         self.frame_bytes = _ADD_HEADERS + size if kind == ADD else READ_BYTES
         self.count()
+        self.counted_from = 0
         self.outstanding = 0
         self.end = ENDLESS
+        self.interval = 0.0
+        self.due_base = 0
+        self.is_blocked = False
+        self.free_since = 0
+        self.lateness = Histogram()
         self.next = 0
         self.next_ledger = 0
         self.next_entry = 0
@@ -117,15 +131,66 @@ class Stream:
         self._codes = self.codes
         self.answered = 0
 
+    def pace(self, first_due: int, interval: float, counted_from: int, end: int) -> None:
+        """Turns the stream, before its first request, into an open loop: request n is due ``n * interval``
+        after ``first_due``. Requests from number ``counted_from`` on are counted, and ``end`` is the first
+        that is not sent."""
+        self.due_base = first_due
+        self.interval = interval
+        self.counted_from = counted_from
+        self.end = end
+
+    def due_by(self, now: int) -> int:
+        """How many requests of an open loop have been due by then."""
+        if now < self.due_base:
+            return 0
+        due = int((now - self.due_base) / self.interval)
+        return due + 1 if due < self.end else self.end
+
+    def due_at(self, number: int) -> int:
+        """When a request of an open loop is due."""
+        offset = int(number * self.interval)
+        return self.due_base + offset
+
+    def next_due(self) -> int:
+        """When an open loop has to send its next request; ENDLESS if it waits for the server, or has sent all."""
+        if self.is_blocked or self.next >= self.end:
+            return _ENDLESS
+        return self.due_at(self.next)
+
+    def block(self) -> None:
+        """The socket takes no more."""
+        self.is_blocked = True
+
+    def give_up(self, now: int) -> int:
+        """Counts what an open loop has not had a response to with the time for which it has been due: a latency is at
+        least that. Returns the number of these requests."""
+        given_up = 0
+        number = self.oldest if self.oldest > self.counted_from else self.counted_from
+        while number < self.end:
+            if number >= self.next or self.sent_at[number & self.mask] != 0:
+                self.latency.record(now - self.due_at(number))
+                given_up += 1
+            number += 1
+        return given_up
+
     def fill(self, now: int) -> None:
-        """Fills the chunk with as many requests as the window permits; the last chunk has been sent."""
+        """Fills the chunk with as many requests as the window permits and, in an open loop, as are due; the last chunk
+        has been sent."""
         room = self.window - self.outstanding
+        if room > self.oldest + self.mask + 1 - self.next:
+            room = self.oldest + self.mask + 1 - self.next
+        if self.interval > 0:
+            if self.is_blocked:
+                self.free_since = now
+            waiting = self.due_by(now) - self.next
+            self.is_blocked = room < waiting
+            if room > waiting:
+                room = waiting
         if room > self.chunk_frames:
             room = self.chunk_frames
         if room > self.end - self.next:
             room = self.end - self.next
-        if room > self.oldest + self.mask + 1 - self.next:
-            room = self.oldest + self.mask + 1 - self.next
         at = 0
         for _ in range(room):
             ledger = self.first_ledger + self.next_ledger
@@ -137,7 +202,13 @@ class Stream:
             else:
                 memory.put_i64(self.chunk, at + 8, ledger)
                 memory.put_i64(self.chunk, at + 16, self.next_entry)
-            self.sent_at[self.next & self.mask] = now
+            if self.interval > 0:
+                due = self.due_at(self.next)
+                if self.next >= self.counted_from:
+                    self.lateness.record(now - (due if due > self.free_since else self.free_since))
+                self.sent_at[self.next & self.mask] = due
+            else:
+                self.sent_at[self.next & self.mask] = now
             at += self.frame_bytes
             self.next += 1
             self.next_ledger += 1
@@ -199,9 +270,10 @@ class Stream:
                 raise FrameError(
                     f"ledger {index + self.first_ledger}, entry {entry} was answered by another entry"
                 )
-        self.latency.record(now - self.sent_at[number & self.mask])
-        self._codes[code if 0 <= code < _CODES else _CODES - 1] += 1
-        self.answered += 1
+        if number >= self.counted_from:
+            self.latency.record(now - self.sent_at[number & self.mask])
+            self._codes[code if 0 <= code < _CODES else _CODES - 1] += 1
+            self.answered += 1
         self.outstanding -= 1
         self.sent_at[number & self.mask] = 0
         while self.oldest < self.next and self.sent_at[self.oldest & self.mask] == 0:
@@ -245,6 +317,7 @@ class Link:
                 if not self.waits:
                     self.waits = True
                     self.poll.modify(self.number, select.EPOLLIN | select.EPOLLOUT)
+                stream.block()
                 return
         if self.waits:
             self.waits = False
@@ -273,6 +346,54 @@ def turn(poll: select.epoll, links: dict[int, Link], until: int, silence: int) -
             link.send()
         if now >= until or not _outstanding(links):
             return True
+
+
+def paced_turn(poll: select.epoll, links: dict[int, Link], until: int, silence: int) -> int:
+    """Sends the requests of open loops when they are due, and receives, until ``until``, or until all have
+    been answered.
+
+    Returns the deepest backlog: how many requests were due and not answered at one time; -1 if nothing was
+    received for ``silence`` nanoseconds while some were. Raises ConnectionError, FrameError.
+    """
+    heard = perf_counter_ns()
+    deepest = 0
+    while True:
+        now = perf_counter_ns()
+        wake = until
+        backlog = 0
+        left = 0
+        for link in links.values():
+            if not link.waits:
+                link.send()
+            stream = link.stream
+            due = stream.next_due()
+            if due < wake:
+                wake = due
+            backlog += stream.due_by(now) - stream.next + stream.outstanding
+            left += stream.end - stream.next + stream.outstanding
+        if backlog > deepest:
+            deepest = backlog
+        if left == 0 or now >= until:
+            return deepest
+        if backlog == 0:
+            heard = now
+        elif now - heard > silence:
+            return -1
+        now = perf_counter_ns()
+        if wake > now + _LONGEST_WAIT:
+            wake = now + _LONGEST_WAIT
+        if wake > now:
+            # epoll itself waits in whole milliseconds; select in microseconds, and an epoll is a file like others.
+            select.select((poll,), (), (), (wake - now) / 1e9)
+        events = poll.poll(0)
+        if events:
+            heard = perf_counter_ns()
+        for number, event in events:
+            link = links[number]
+            if event & ~select.EPOLLOUT:
+                link.receive()
+            if event & select.EPOLLOUT or not link.waits:
+                link.send()
 
 
 def _outstanding(links: dict[int, Link]) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SECTOR_BYTES = 512
 _PROC = Path("/proc")
+_SWITCHES = re.compile(r"^(?:non)?voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,21 @@ def cpu_s(pids: list[int]) -> float:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             total += sum(map(int, _stat(pid)[11:15]))
     return total / _TICKS_PER_S
+
+
+def context_switches(pids: list[int]) -> int:
+    """Context switches so far of the threads that exist of those of the processes that exist."""
+    total = 0
+    for pid in pids:
+        try:
+            threads = list((_PROC / str(pid) / "task").iterdir())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        for thread in threads:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                status = (thread / "status").read_text()
+                total += sum(map(int, _SWITCHES.findall(status)))
+    return total
 
 
 def tree(pid: int) -> list[int]:

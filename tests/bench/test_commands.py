@@ -51,6 +51,7 @@ def test_adds(target: Target) -> None:
     assert found.reads is None
     assert found.errors == {}
     assert found.cost.pss_bytes > 1 << 20
+    assert found.cost.switches_per_request > 0
     assert found.cost.written_per_byte is not None
     assert found.cost.written_per_byte > 1.5  # entry log and journal
 

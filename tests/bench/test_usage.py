@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bkbox.bench.usage import device_written_bytes, drop_cache, tree, usage_of
+from bkbox.bench.usage import context_switches, device_written_bytes, drop_cache, tree, usage_of
 
 CHILD = """
 import os, subprocess, sys
@@ -34,6 +34,7 @@ def test_a_process_is_counted_with_its_children(tmp_path: Path) -> None:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         assert tree(process.pid) == [process.pid, child]
+        assert context_switches([process.pid, child]) > context_switches([child]) > 0
         usage = usage_of(process.pid)
         alone = usage_of(child)
         assert process.stdin is not None
@@ -43,6 +44,7 @@ def test_a_process_is_counted_with_its_children(tmp_path: Path) -> None:
     assert usage.rss_bytes > usage.pss_bytes > alone.pss_bytes > 0
     assert usage.rss_bytes > alone.rss_bytes
     assert usage_of(child).processes == 0
+    assert context_switches([child]) == 0
 
 
 def test_what_is_dropped_from_the_cache_is_still_in_the_file(tmp_path: Path) -> None:

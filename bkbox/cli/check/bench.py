@@ -19,6 +19,7 @@ from bkbox.bench import sink as sink_bench
 from bkbox.bench.bookie import Plan, Result, Target
 from bkbox.bench.client import ClientPlan
 from bkbox.bench.load import Measured, Shape
+from bkbox.bench.open_loop import Rate, RateReport
 from bkbox.bench.server import Bookie, running, temporary_folder
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.output import (
@@ -35,9 +36,33 @@ from bkbox.cli.lib.output import (
 from bkbox.cli.lib.output import size as bytes_text
 from bkbox.config.values import split_address
 
-_COLUMNS = ("", "per second", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "requests", "MB/s")
+_COLUMNS = (
+    *("", "per second", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "max ms"),
+    *("requests", "MB/s"),
+)
+_WINDOW, _RATE_WINDOW = 256, 4096
+_RATE_MAX = 10_000_000
 _STATUS_S = 10.0
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class _Percentage(click.ParamType[float]):
+    """A share of a whole: ``10%``, as a number from 0 to 1."""
+
+    name = "percentage"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        text = str(value)
+        number = text.removesuffix("%")
+        try:
+            share = float(number) / 100
+        except ValueError:
+            share = -1.0
+        if number == text or not 0 < share <= 1:
+            self.fail(f"{text!r} is not a percentage above 0% and up to 100%, as 10%", param, ctx)
+        return share
 
 
 _size = click.option(
@@ -81,9 +106,21 @@ def bench() -> None:
 @click.option(
     "--window",
     type=click.IntRange(1, 1 << 20),
-    default=256,
-    show_default=True,
-    help="Requests on their way per connection.",
+    help=f"Requests on their way per connection [default: {_WINDOW}, with --rate {_RATE_WINDOW}].",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(1, _RATE_MAX),
+    metavar="N",
+    help="An open loop of N requests per second, which are due whatever the responses do; latencies count from "
+    "when a request was due.",
+)
+@click.option(
+    "--reads",
+    type=_Percentage(),
+    metavar="PERCENT",
+    help="With --rate: so many of the requests are reads of entries that were just written, on connections of their "
+    "own, as 10%.",
 )
 @_size
 @click.option(
@@ -160,7 +197,9 @@ def bookie(
     load: bookie_bench.Kind,
     ledgers: int,
     connections: int,
-    window: int,
+    window: int | None,
+    rate: int | None,
+    reads: float | None,
     size: int,
     seconds: float,
     entries: int | None,
@@ -174,7 +213,11 @@ def bookie(
     data: Path | None,
     output: Format,
 ) -> None:
-    """Load a bookie with requests of protocol version 2, in a closed loop.
+    """Load a bookie with requests of protocol version 2, in a closed loop or, with --rate, at a constant rate.
+
+    In a closed loop each connection sends its next request when one is answered. With --rate requests are due
+    in even distances, and a bookie that stalls is charged for all that were due meanwhile. The result says whether
+    the bookie keeps up, how many requests waited at most, and how late the load generator itself was.
 
     Without HOST:PORT a bookie is started for this, in a temporary folder. The bookie at HOST:PORT
     keeps the ledgers that are made here: use one that may be thrown away.
@@ -182,14 +225,17 @@ def bookie(
     \b
     Example:
       bkbox bench bookie --ack-after write --window 16
+      bkbox bench bookie --rate 10000 --reads 10% --seconds 30
       bkbox bench bookie --load catchup 127.0.0.1:3181 --data .
     """
     rng = random.Random()  # noqa: S311 - ids of ledgers and ports
-    if entries is None and load != "adds":
+    pace = _rate(load, rate, reads, seconds, entries)
+    if entries is None and (load != "adds" or reads is not None):
         entries = 400_000
-    plan = Plan(
-        load, Shape(ledgers, connections, window, size), seconds, warmup, entries, settle, silence
-    )
+    if window is None:
+        window = _WINDOW if pace is None else _RATE_WINDOW
+    shape = Shape(ledgers, connections, window, size)
+    plan = Plan(load, shape, seconds, warmup, entries, settle, silence, pace)
     with ExitStack() as stack:
         if address is None:
             root = stack.enter_context(temporary_folder(folder))
@@ -211,6 +257,11 @@ def bookie(
         print_document(result.to_json(), output)
     else:
         _show(result)
+    if result.rate is not None and result.rate.is_late:
+        message(
+            "warning: the load generator itself was late by a quarter of p99 or p99.9, or more: these latencies are "
+            "partly its own. Give it a free processor, or ask for a lower rate"
+        )
     if result.errors:
         message(f"error: answers with a wrong code: {result.errors}")
         ctx.exit(ExitCode.FAILED)
@@ -388,6 +439,47 @@ def sink(listen: str, size: int, file: Path | None, sync: bool) -> None:
         return
 
 
+def _rate(
+    load: str, per_s: int | None, reads: float | None, seconds: float, entries: int | None
+) -> Rate | None:
+    """The rate of an open loop; None for a closed loop. Raises UsageError for options that do not go together."""
+    if per_s is None:
+        if reads is not None:
+            raise click.UsageError("--reads needs --rate N: a closed loop has no shares")
+        return None
+    if load != "adds":
+        raise click.UsageError("--rate goes with --load adds: for reads give --reads PERCENT")
+    if reads is None and entries is not None:
+        raise click.UsageError(
+            "--entries with --rate needs --reads PERCENT: adds last for --seconds"
+        )
+    if per_s * seconds < 1:
+        raise click.UsageError(f"at --rate {per_s} nothing is due within {seconds:g} s")
+    return Rate(per_s, reads or 0.0)
+
+
+def _show_rate(report: RateReport) -> list[tuple[str, object]]:
+    """The fields of an open loop."""
+    asked, achieved = f"{report.asked_per_s:,}", f"{report.achieved_per_s:,.0f}"
+    if report.is_reached:
+        verdict = f"{achieved} of {asked} requests per second"
+    else:
+        verdict = (
+            f"the bookie cannot take this rate: {achieved} of {asked} requests per second; "
+            f"{report.drain_s:.2f} s after the last was due {report.unanswered:,} were not answered"
+        )
+    late = (report.late_p50_us, report.late_p99_us, report.late_p999_us, report.late_max_us)
+    p50, p99, p999, largest = (f"{each / 1000:,.3f}" for each in late)
+    return [
+        ("rate", verdict),
+        ("backlog", f"{report.deepest_backlog:,} requests at most were due and not answered"),
+        (
+            "sent late",
+            f"by the load generator itself: p50 {p50}, p99 {p99}, p99.9 {p999}, max {largest} ms",
+        ),
+    ]
+
+
 def _show(result: Result) -> None:
     parts = (("adds", result.adds), ("reads", result.reads))
     print_table(
@@ -397,10 +489,16 @@ def _show(result: Result) -> None:
     fields: list[tuple[str, object]] = [
         ("load generator", f"{result.load_cpu_s_per_million:.2f} CPU seconds per million requests")
     ]
+    if result.rate is not None:
+        fields = _show_rate(result.rate) + fields
     cost = result.cost
     if cost is not None:
         fields += [
-            ("bookie", f"{cost.cpu_s_per_million:.2f} CPU seconds per million requests"),
+            (
+                "bookie",
+                f"{cost.cpu_s_per_million:.2f} CPU seconds per million requests, "
+                f"{cost.switches_per_request:.3f} context switches per request",
+            ),
             ("memory", f"{bytes_text(cost.rss_bytes)} RSS, {bytes_text(cost.pss_bytes)} PSS"),
         ]
         if cost.written_per_byte is not None:
@@ -419,7 +517,7 @@ def _show(result: Result) -> None:
 
 
 def _row(name: str, part: Measured) -> tuple[object, ...]:
-    latencies = (part.p50_us, part.p99_us, part.p999_us, part.max_us)
+    latencies = (part.p50_us, part.p99_us, part.p999_us, part.p9999_us, part.max_us)
     return (
         name,
         f"{part.per_s:,.0f}",

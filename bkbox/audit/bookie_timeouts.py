@@ -22,7 +22,7 @@ class BookieTimeouts:
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._now_s = monotonic_s
-        self._unanswered: dict[BookieId, int] = {}
+        self._timeouts_in_row: dict[BookieId, int] = {}
         self._unresponsive: dict[BookieId, tuple[float, str]] = {}
 
     def why_unresponsive(self, bookie: BookieId) -> str:
@@ -30,19 +30,19 @@ class BookieTimeouts:
         until_s, why = self._unresponsive.get(bookie, (0.0, ""))
         if why and self._now_s() >= until_s:
             del self._unresponsive[bookie]
-            self._unanswered[bookie] = UNRESPONSIVE_AFTER - 1
+            self._timeouts_in_row[bookie] = UNRESPONSIVE_AFTER - 1
             return ""
         return why
 
-    def answered(self, bookie: BookieId) -> None:
+    def record_response(self, bookie: BookieId) -> None:
         """Records a response of the bookie."""
-        if self._unanswered.get(bookie):
-            self._unanswered[bookie] = 0
+        if self._timeouts_in_row.get(bookie):
+            self._timeouts_in_row[bookie] = 0
             self._unresponsive.pop(bookie, None)
 
-    def unanswered(self, bookie: BookieId, why: str) -> None:
+    def record_timeout(self, bookie: BookieId, why: str) -> None:
         """Records a request without a response; ``why`` names the failure."""
-        count = self._unanswered.get(bookie, 0) + 1
-        self._unanswered[bookie] = count
+        count = self._timeouts_in_row.get(bookie, 0) + 1
+        self._timeouts_in_row[bookie] = count
         if count >= UNRESPONSIVE_AFTER:
             self._unresponsive[bookie] = (self._now_s() + RETRY_AFTER_S, why)

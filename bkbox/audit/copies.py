@@ -101,11 +101,11 @@ class CopyReader:
         reply = await self._pool.read_batch(
             bookie, self._ledger, entries.start, len(entries), BATCH_BYTES
         )
-        if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST, Code.EBADVERSION):
+        if reply.status in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST, Code.EBADVERSION):
             self._without_batches.add(bookie)  # as bookies without batch reads respond
         if not isinstance(reply.response, bytes):
             return []
-        self._timeouts.answered(bookie)
+        self._timeouts.record_response(bookie)
         found.size += len(reply.response)
         return self._digests.verify_batch(
             reply.response, BATCH_ENTRIES_AT, entries.start, len(entries)
@@ -115,7 +115,7 @@ class CopyReader:
         for start in range(0, len(entries), SINGLES_AT_ONCE):
             some = entries[start : start + SINGLES_AT_ONCE]
             for entry, reply in zip(some, await self._ask(bookie, some), strict=True):
-                self._take(entry, reply, found)
+                self._add_reply(entry, reply, found)
 
     async def _ask(self, bookie: BookieId, entries: Sequence[int]) -> list[Reply]:
         replies: dict[int, Reply] = {}
@@ -125,21 +125,21 @@ class CopyReader:
                 break
             if tries:
                 await asyncio.sleep(backoff_s(tries - 1, _PAUSE_S))
-            asked = [self._pool.read(bookie, self._ledger, EntryId(entry), None) for entry in left]
-            for entry, reply in zip(left, await asyncio.gather(*asked), strict=True):
+            reads = [self._pool.read(bookie, self._ledger, EntryId(entry), None) for entry in left]
+            for entry, reply in zip(left, await asyncio.gather(*reads), strict=True):
                 replies[entry] = reply
-            reached = [replies[entry] for entry in left if isinstance(replies[entry].answer, Code)]
+            reached = [replies[entry] for entry in left if isinstance(replies[entry].status, Code)]
             if reached:
-                self._timeouts.answered(bookie)
+                self._timeouts.record_response(bookie)
             elif left:
-                self._timeouts.unanswered(bookie, why_of(replies[left[-1]].answer))
-            left = [entry for entry in left if _may_change(replies[entry].answer)]
+                self._timeouts.record_timeout(bookie, why_of(replies[left[-1]].status))
+            left = [entry for entry in left if _may_change(replies[entry].status)]
             if not left:
                 break
-        unanswered = Reply(NoAnswer.TIMEOUT)
-        return [replies.get(entry, unanswered) for entry in entries]
+        timed_out = Reply(NoAnswer.TIMEOUT)
+        return [replies.get(entry, timed_out) for entry in entries]
 
-    def _take(self, entry: int, reply: Reply, found: Read) -> None:
+    def _add_reply(self, entry: int, reply: Reply, found: Read) -> None:
         if reply.entry is not None:  # a bookie in limbo, too, sends what it has
             found.size += len(reply.entry)
             try:
@@ -147,22 +147,22 @@ class CopyReader:
             except DigestError:
                 found.fault(entry, Fault.CORRUPT, "the digest does not match")
             return
-        answer = reply.answer
-        if answer.evidence is Evidence.NEGATIVE:
-            found.fault(entry, Fault.MISSING, why_of(answer))
-        elif answer is Code.EUNKNOWNLEDGERSTATE:
+        status = reply.status
+        if status.evidence is Evidence.NEGATIVE:
+            found.fault(entry, Fault.MISSING, why_of(status))
+        elif status is Code.EUNKNOWNLEDGERSTATE:
             found.withheld.append(entry)
-        elif answer is Code.EIO:
-            found.fault(entry, Fault.UNREADABLE, why_of(answer))
+        elif status is Code.EIO:
+            found.fault(entry, Fault.UNREADABLE, why_of(status))
         else:
-            found.fault(entry, Fault.UNKNOWN, why_of(answer))
+            found.fault(entry, Fault.UNKNOWN, why_of(status))
 
 
-def why_of(answer: Answer) -> str:
-    """The answer as text for the tables."""
-    return f"answered {answer.name}" if isinstance(answer, Code) else answer.value
+def why_of(status: Answer) -> str:
+    """The status of a response as text for the tables."""
+    return f"answered {status.name}" if isinstance(status, Code) else status.value
 
 
-def _may_change(answer: Answer) -> bool:
+def _may_change(status: Answer) -> bool:
     """True if a retry may give another result: no response, 'not now', or a fault that may be transient."""
-    return isinstance(answer, NoAnswer) or answer in (Code.ETOOMANYREQUESTS, Code.EIO)
+    return isinstance(status, NoAnswer) or status in (Code.ETOOMANYREQUESTS, Code.EIO)

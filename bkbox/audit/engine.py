@@ -69,14 +69,14 @@ class LocalEngine:
         # Spawned, not forked: threads and event loops do not survive a fork.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(self._processes, mp_context=context) as pool:
-            under_way: list[Future[R]] = []
+            in_flight: list[Future[R]] = []
             try:
                 for chunk in chunks:
-                    under_way.append(pool.submit(run_chunk, job, chunk))
-                    if len(under_way) > 2 * self._processes:
-                        yield under_way.pop(0).result()
-                while under_way:
-                    yield under_way.pop(0).result()
+                    in_flight.append(pool.submit(run_chunk, job, chunk))
+                    if len(in_flight) > 2 * self._processes:
+                        yield in_flight.pop(0).result()
+                while in_flight:
+                    yield in_flight.pop(0).result()
             finally:
-                for each in under_way:
+                for each in in_flight:
                     each.cancel()

@@ -60,8 +60,9 @@ _GRACE_S = 30.0
 
 
 class Outcome(NamedTuple):
-    """The outcome of one ledger. ``done``: it has what the plan wanted; otherwise ``why`` not. ``unshown``: copies that
-    a bookie has accepted and does not return yet; if there are some, nothing else is wrong."""
+    """The outcome of one ledger. ``done``: it has what the plan asks for; otherwise ``why`` not. ``unshown``: copies
+    that a bookie has accepted and does not return yet; if there are some, nothing else is wrong.
+    """
 
     ledger_id: int
     done: bool
@@ -90,14 +91,14 @@ class PlannedHoldings(EntryInventory):
         self, metadata: LedgerMetadata, registered: Collection[BookieId]
     ) -> dict[BookieId, BookieAnswer]:
         replaced = _bookies(self._steps, Action.REPLACE, Action.MOVE)
-        said = await super().ask(metadata, registered)
-        for bookie, answer in said.items():
-            if answer is Answer.GONE and bookie not in replaced:
-                said[bookie] = Answer.SILENT
+        reports = await super().ask(metadata, registered)
+        for bookie, report in reports.items():
+            if report is Answer.GONE and bookie not in replaced:
+                reports[bookie] = Answer.SILENT
         for bookie, steps in _by_bookie(self._steps).items():
-            if bookie in said and bookie in registered:
-                said[bookie] = await self._planned(metadata, bookie, steps)
-        return said
+            if bookie in reports and bookie in registered:
+                reports[bookie] = await self._planned(metadata, bookie, steps)
+        return reports
 
     async def _planned(
         self, metadata: LedgerMetadata, bookie: BookieId, steps: Sequence[Step]
@@ -113,8 +114,8 @@ class PlannedHoldings(EntryInventory):
         expected = list(expected_entries(metadata, bookie))
         bad: set[int] = set()
         for step in steps:
-            wanted = clipped(expected, range(step.first_entry, step.last_entry + 1))
-            read = await reader.read(bookie, wanted)
+            readable = clipped(expected, range(step.first_entry, step.last_entry + 1))
+            read = await reader.read(bookie, readable)
             for (fault, _), entries in read.faults.items():
                 if fault is Fault.UNKNOWN:
                     return Answer.SILENT

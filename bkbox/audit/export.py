@@ -162,21 +162,21 @@ class ExportJob:
         reader = await client.open_ledger(metadata.ledger_id, None, recovery=False)
         total = ContentHash()
         count = size = 0
-        held: list[Any] = []
-        held_size = 0
+        buffered: list[Any] = []
+        buffered_size = 0
         async for entries in reader.read_batches():
-            held += entries
+            buffered += entries
             payloads = [entry.payload for entry in entries]
             total.add(payloads)
             count += len(entries)
-            held_size += sum(map(len, payloads))
-            if held_size >= ROW_GROUP_BYTES:
-                size += held_size
-                writer.write_batch(_batch(held))
-                held, held_size = [], 0
-        size += held_size
-        if held:
-            writer.write_batch(_batch(held))
+            buffered_size += sum(map(len, payloads))
+            if buffered_size >= ROW_GROUP_BYTES:
+                size += buffered_size
+                writer.write_batch(_batch(buffered))
+                buffered, buffered_size = [], 0
+        size += buffered_size
+        if buffered:
+            writer.write_batch(_batch(buffered))
         # No-op entries that stand for lost ones have no payload: the length counts what was written.
         whole = size == metadata.length or (losses_of(metadata) and size < metadata.length)
         if count != metadata.last_entry + 1 or not whole:

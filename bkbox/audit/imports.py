@@ -200,9 +200,9 @@ class _Entries:
             table = self._file.read_row_group(group, columns=["ledger_id", "entry_id", "value"])
             ids = table.column("ledger_id").to_pylist()
             values = table.column("value").to_pylist()
-            wanted = [value for owner, value in zip(ids, values, strict=True) if owner == ledger]
-            if wanted:
-                yield wanted
+            of_ledger = [value for owner, value in zip(ids, values, strict=True) if owner == ledger]
+            if of_ledger:
+                yield of_ledger
 
     def _groups(self, ledger: int) -> Iterator[int]:
         """The row groups that may have entries of the ledger, by the statistics of the file."""

@@ -82,9 +82,9 @@ class LedgerInspector:
         """Inspects one ledger. Raises nothing unless there is a defect."""
         found = InspectionResult()
         members = sorted(metadata.bookies())
-        answers = await asyncio.gather(*(self._listed(bookie, metadata) for bookie in members))
+        responses = await asyncio.gather(*(self._listed(bookie, metadata) for bookie in members))
         to_read: dict[BookieId, list[range]] = {}
-        for bookie, (evidence, parts) in zip(members, answers, strict=True):
+        for bookie, (evidence, parts) in zip(members, responses, strict=True):
             found.by_bookie[bookie] = evidence
             if parts:
                 to_read[bookie] = parts
@@ -99,7 +99,7 @@ class LedgerInspector:
     ) -> tuple[CopyEvidence, list[range]]:
         """The evidence from a bookie's list, and the ranges that must be read from the bookie."""
         if bookie not in self._registered:
-            return CopyEvidence(is_gone=True), []
+            return CopyEvidence(is_unregistered=True), []
         expected = list(expected_entries(metadata, bookie))
         is_open = metadata.state is not LedgerState.CLOSED
         if not expected and not (is_open and bookie in metadata.last_fragment.ensemble):
@@ -113,39 +113,39 @@ class LedgerInspector:
         if listing.available is not None:
             absent = list(missing(expected, runs_of(listing.available)))
             present = list(missing(expected, [(part.start, part.stop - 1) for part in absent]))
-            if listing.answer is Code.EUNKNOWNLEDGERSTATE:
+            if listing.status is Code.EUNKNOWNLEDGERSTATE:
                 evidence = CopyEvidence(in_limbo=True, withheld=absent)
                 return evidence, present if self._read_all else []
             faults = {(Fault.MISSING, _NOT_LISTED): absent} if absent else {}
             return CopyEvidence(faults=faults), present if self._read_all else []
-        if listing.answer.evidence is Evidence.NEGATIVE:
-            faults = {(Fault.MISSING, why_of(listing.answer)): expected} if expected else {}
+        if listing.status.evidence is Evidence.NEGATIVE:
+            faults = {(Fault.MISSING, why_of(listing.status)): expected} if expected else {}
             return CopyEvidence(faults=faults), []
-        if listing.answer is Code.EUNKNOWNLEDGERSTATE:
+        if listing.status is Code.EUNKNOWNLEDGERSTATE:
             return CopyEvidence(in_limbo=True, withheld=expected), []
-        if listing.answer in (Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT, NoAnswer.NOT_UNDERSTOOD):
+        if listing.status in (Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT, NoAnswer.NOT_UNDERSTOOD):
             # Either its storage cannot list, or it is in trouble: reads tell which.
             limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
             return CopyEvidence(
-                in_limbo=limbo, gave_no_list=listing.answer is not Code.EIO
+                in_limbo=limbo, gave_no_list=listing.status is not Code.EIO
             ), expected
-        return CopyEvidence(why_unresponsive=why_of(listing.answer)), []
+        return CopyEvidence(why_unresponsive=why_of(listing.status)), []
 
     async def _in_limbo(self, bookie: BookieId, ledger: int) -> bool:
         """True if a bookie that returns no list reports the ledger as in limbo."""
         reply = await self._pool.read_lac(bookie, ledger)  # version 2 cannot express limbo
-        says = isinstance(reply.response, v3.ReadLacResponse) and reply.response.limbo
-        return bool(says) or reply.answer is Code.EUNKNOWNLEDGERSTATE
+        in_limbo = isinstance(reply.response, v3.ReadLacResponse) and reply.response.limbo
+        return bool(in_limbo) or reply.status is Code.EUNKNOWNLEDGERSTATE
 
     async def _list(self, bookie: BookieId, ledger: int) -> Listing:
         for tries in range(_LIST_TRIES):
             listing = await self._pool.listing(bookie, ledger)
-            if isinstance(listing.answer, Code):
-                self._timeouts.answered(bookie)
+            if isinstance(listing.status, Code):
+                self._timeouts.record_response(bookie)
                 break
-            if listing.answer is NoAnswer.TIMEOUT:
+            if listing.status is NoAnswer.TIMEOUT:
                 break  # as Java's DbLedgerStorage does
-            self._timeouts.unanswered(bookie, why_of(listing.answer))
+            self._timeouts.record_timeout(bookie, why_of(listing.status))
             await asyncio.sleep(backoff_s(tries, _LIST_PAUSE_S))
         return listing
 
@@ -171,15 +171,17 @@ class LedgerInspector:
         comparer = CopyComparer(metadata)
         for window in _windows(metadata, to_read):
             parts = {bookie: _within(wanted, window) for bookie, wanted in to_read.items()}
-            asked = {bookie: some for bookie, some in parts.items() if some}
-            answers = await asyncio.gather(*(reader.read(*each) for each in asked.items()))
-            for bookie, read in zip(asked, answers, strict=True):
+            requests = {bookie: some for bookie, some in parts.items() if some}
+            responses = await asyncio.gather(*(reader.read(*each) for each in requests.items()))
+            for bookie, read in zip(requests, responses, strict=True):
                 found.copies += len(read.good)
                 found.size += read.size
                 reads[bookie].append(read)
-            comparer.add({bookie: read.good for bookie, read in zip(asked, answers, strict=True)})
-            await self._spend(sum(read.size for read in answers))
-            for read in answers:
+            comparer.add(
+                {bookie: read.good for bookie, read in zip(requests, responses, strict=True)}
+            )
+            await self._spend(sum(read.size for read in responses))
+            for read in responses:
                 read.good = []
         found.disagreements = comparer.finish()
         for bookie, some in reads.items():

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bkbox import metadata as stores
 from bkbox.audit.bookie_timeouts import BookieTimeouts
 from bkbox.audit.inspect import CollectedFacts, LedgerInspector
-from bkbox.audit.judgement import Fault, Judgement, judge, merged_owners, merged_racks
+from bkbox.audit.judgement import Fault, Judgement, classify_ledger, merged_owners, merged_racks
 from bkbox.audit.rows import MissingRange, Orphaned, OwnerBytes, RackCopies
 from bkbox.audit.selection import Condition, parse_select
 from bkbox.base.ids import BookieId, LedgerId
@@ -112,9 +112,9 @@ class AuditJob:
             fits = parse_select(self.select) if self.select else lambda _metadata: True
             audit = _Audit(self, store, inspector, result, fits)
             ids = (LedgerId(each) for some in chunk.ledgers for each in some)
-            judged = await bounded_gather(ids, audit.one, LEDGERS_AT_ONCE)
+            judgements = await bounded_gather(ids, audit.one, LEDGERS_AT_ONCE)
             orphans = await self._probe(chunk.absent, store, client.pool, result)
-            _fill(result, [each for each in judged if each is not None], audit.unread, orphans)
+            _fill(result, [each for each in judgements if each is not None], audit.unread, orphans)
             return result
 
     # ---- ids without a ledger ---------------------------------------------------------------
@@ -132,17 +132,17 @@ class AuditJob:
         async def one(pair: tuple[int, BookieId]) -> Orphaned | None:
             ledger, bookie = pair
             result.probed += 1
-            answered = False
+            has_response = False
             if not timeouts.why_unresponsive(bookie):
                 reply = await pool.read(bookie, ledger, -1, None)
-                answered = isinstance(reply.answer, Code)
-                if answered:
-                    timeouts.answered(bookie)
+                has_response = isinstance(reply.status, Code)
+                if has_response:
+                    timeouts.record_response(bookie)
                 else:
-                    timeouts.unanswered(bookie, str(reply.answer.value))
-                if reply.answer is Code.EOK and reply.entry is not None:
+                    timeouts.record_timeout(bookie, str(reply.status.value))
+                if reply.status is Code.EOK and reply.entry is not None:
                     return await self._orphan(ledger, bookie, reply.entry, store)
-            if not answered:
+            if not has_response:
                 result.unprobed[bookie] = result.unprobed.get(bookie, 0) + 1
             return None
 
@@ -183,7 +183,7 @@ class _Audit:
                 inspection = await self.inspector.inspect(found.value)
                 self.result.copies += inspection.copies
                 self.result.size += inspection.size
-                judgement = judge(
+                judgement = classify_ledger(
                     found.value, inspection.by_bookie, inspection.disagreements, self.job.racks
                 )
                 if judgement.is_clean:
@@ -203,12 +203,12 @@ class _Audit:
 
 
 def _fill(
-    result: Result, judged: list[Judgement], unread: list[MissingRange], orphans: list[Orphaned]
+    result: Result, judgements: list[Judgement], unread: list[MissingRange], orphans: list[Orphaned]
 ) -> None:
     from bkbox.audit.tables import batch_of
 
     found: dict[str, list[Any]] = {name: [] for name in TABLES}
-    for each in judged:
+    for each in judgements:
         for fault, runs in each.runs.items():
             found[fault.value] += runs
         found["divergent"] += each.divergent
@@ -221,10 +221,10 @@ def _fill(
         result.entries += each.ledger.entries or 0
     found["unknown"] += unread
     found["orphaned"] = orphans
-    result.ledgers = len(judged)
+    result.ledgers = len(judgements)
     result.tables = {name: batch_of(name, rows) for name, rows in found.items() if rows}
-    result.racks = merged_racks(row for each in judged for row in each.racks)
-    result.owners = merged_owners(each.owner for each in judged)
+    result.racks = merged_racks(row for each in judgements for row in each.racks)
+    result.owners = merged_owners(each.owner for each in judgements)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Judges one ledger: its metadata against what each of its bookies was found to have.
+"""Classifies the copies of one ledger: its metadata against what each of its bookies was found to have.
 
 Pure, and the same for every engine. Missing entries and the number of copies left come from the function that
 autorecovery uses (bkbox/protocol/audit.py). This module adds the faults that only reading the entries shows, and the
@@ -63,13 +63,13 @@ LOST = (Fault.MISSING, Fault.CORRUPT, Fault.UNREADABLE)
 class CopyEvidence:
     """Evidence of what one bookie has of a ledger. It has every entry that no fault names.
 
-    ``faults``: by (fault, why), the entries, ascending, among the entries that it has to hold. ``is_gone``: it is not
-    registered. ``in_limbo``: it reports that it does not know what it has; ``withheld``: the entries that it does not
-    return for that reason, ascending. ``why_unresponsive``: it did not respond at all. ``gave_no_list``: it was read
-    because it returned no list of its entries.
+    ``faults``: by (fault, why), the entries, ascending, among the entries that it has to hold. ``is_unregistered``: it
+    is not registered. ``in_limbo``: it reports that it does not know what it has; ``withheld``: the entries that it
+    does not return for that reason, ascending. ``why_unresponsive``: it did not respond at all. ``gave_no_list``: it
+    was read because it returned no list of its entries.
     """
 
-    is_gone: bool = False
+    is_unregistered: bool = False
     in_limbo: bool = False
     why_unresponsive: str = ""
     gave_no_list: bool = False
@@ -147,26 +147,29 @@ class Judgement:
         )
 
 
-def judge(
+def classify_ledger(
     metadata: LedgerMetadata,
     by_bookie: Mapping[BookieId, CopyEvidence],
     disagreements: Sequence[Disagreement],
     racks: Mapping[BookieId, str],
 ) -> Judgement:
-    """Judges one ledger. ``by_bookie``: the evidence for every bookie that an ensemble names."""
+    """Classifies the copies of one ledger. ``by_bookie``: the evidence for every bookie that an ensemble names."""
     expected = {each: list(expected_entries(metadata, each)) for each in sorted(metadata.bookies())}
     wrong = _wrong(metadata, disagreements)
-    said = {each: _said(expected[each], by_bookie[each], wrong.get(each, ())) for each in expected}
-    findings = audit(metadata, said)
+    reports = {
+        each: _bookie_report(expected[each], by_bookie[each], wrong.get(each, ()))
+        for each in expected
+    }
+    findings = audit(metadata, reports)
     known = findings.known
     if any(evidence.entries_of(Fault.UNKNOWN) for evidence in by_bookie.values()):
-        sure = {
-            each: _said(
+        certain_reports = {
+            each: _bookie_report(
                 expected[each], by_bookie[each], wrong.get(each, ()), (*LOST, Fault.UNKNOWN)
             )
             for each in expected
         }
-        known = audit(metadata, sure).known
+        known = audit(metadata, certain_reports).known
     under_replicated = []
     if findings.gone or findings.lacking:
         under_replicated.append(
@@ -230,7 +233,7 @@ def without_copy(
         ensemble = metadata.fragments[index].ensemble
         absent = {
             bookie: [entries]
-            if by_bookie[bookie].is_gone
+            if by_bookie[bookie].is_unregistered
             else clipped(_unreadable(by_bookie[bookie]), entries)
             for bookie in ensemble
         }
@@ -269,7 +272,7 @@ def _no_copy(
         return []
     whys = []
     for bookie, evidence in sorted(by_bookie.items()):
-        if evidence.is_gone:
+        if evidence.is_unregistered:
             whys.append(f"{bookie} is gone")
         elif any(clipped(evidence.withheld, part) for part in unreadable):
             whys.append(f"{bookie} is in limbo")
@@ -295,7 +298,7 @@ def _blocked(metadata: LedgerMetadata, by_bookie: Mapping[BookieId, CopyEvidence
     sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     ensemble = metadata.last_fragment.ensemble
     limbo = {each for each in ensemble if by_bookie[each].in_limbo}
-    gone = {each for each in ensemble if by_bookie[each].is_gone}
+    gone = {each for each in ensemble if by_bookie[each].is_unregistered}
     unavailable = {at for at, each in enumerate(ensemble) if each in limbo | gone}
     if not sizes.contain_ack_quorum(unavailable):
         return []
@@ -352,31 +355,31 @@ def owner_row(metadata: LedgerMetadata) -> OwnerBytes:
 def runs_over(expected: Sequence[range], faulty: Sequence[range]) -> Iterator[tuple[int, int, int]]:
     """Runs of faulty entries as (first, last, count). A run ends where an expected entry is not faulty. Both arguments
     are ascending."""
-    held: tuple[int, int, int] | None = None
+    pending: tuple[int, int, int] | None = None
     bad = iter(faulty)
     part = next(bad, None)
-    for wanted in expected:
-        at = wanted.start
-        while at < wanted.stop:
+    for owned in expected:
+        at = owned.start
+        while at < owned.stop:
             while part is not None and part.stop <= at:
                 part = next(bad, None)
-            if part is None or part.start >= wanted.stop:
-                if held is not None:
-                    yield held
-                held = None
+            if part is None or part.start >= owned.stop:
+                if pending is not None:
+                    yield pending
+                pending = None
                 break
-            if part.start > at and held is not None:
-                yield held
-                held = None
-            first, stop = max(part.start, at), min(part.stop, wanted.stop)
-            held = (
-                (held[0], stop - 1, held[2] + stop - first)
-                if held
+            if part.start > at and pending is not None:
+                yield pending
+                pending = None
+            first, stop = max(part.start, at), min(part.stop, owned.stop)
+            pending = (
+                (pending[0], stop - 1, pending[2] + stop - first)
+                if pending
                 else (first, stop - 1, stop - first)
             )
             at = stop
-    if held is not None:
-        yield held
+    if pending is not None:
+        yield pending
 
 
 def ranges_of(entries: Iterable[int]) -> list[range]:
@@ -390,14 +393,14 @@ def ranges_of(entries: Iterable[int]) -> list[range]:
     return found
 
 
-def _said(
+def _bookie_report(
     expected: Sequence[range],
     evidence: CopyEvidence,
     wrong: Sequence[range],
     lost: Sequence[Fault] = LOST,
 ) -> BookieAnswer:
     """The bookie's report, as the audit of the copies takes it."""
-    if evidence.is_gone:
+    if evidence.is_unregistered:
         return Answer.GONE
     if evidence.in_limbo or evidence.why_unresponsive:
         return Answer.SILENT
@@ -444,7 +447,7 @@ def _runs(
     rows: dict[Fault, list[MissingRange]] = {fault: [] for fault in Fault}
     for bookie, parts in expected.items():
         evidence = by_bookie[bookie]
-        if evidence.is_gone:
+        if evidence.is_unregistered:
             continue
         if evidence.why_unresponsive:
             # Open ledger: the entries that it has to hold are not settled.

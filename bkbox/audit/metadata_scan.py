@@ -85,8 +85,8 @@ class FactsJob:
                     return None
 
             ids = (each for some in chunk.ledgers for each in some)
-            answers = await bounded_gather(ids, one, _AT_ONCE)
-        all_metadata = [each for each in answers if each is not None]
+            responses = await bounded_gather(ids, one, _AT_ONCE)
+        all_metadata = [each for each in responses if each is not None]
         _add(found, all_metadata, self.shown)
         return found
 

@@ -66,15 +66,15 @@ def verdict_of(summary: Summary) -> str:
     others = [name for name in FINDINGS if name not in ("no_copy", "blocked") and rows[name]]
     if others:
         found.append(f"found rows: {', '.join(f'{rows[name]:,} {name}' for name in others)}")
-    doubts = []
+    caveats = []
     if rows["limbo"]:
         verb = "is" if rows["limbo"] == 1 else "are"
-        doubts.append(f"{counted(rows['limbo'], 'copy')} of ledgers {verb} in limbo")
+        caveats.append(f"{counted(rows['limbo'], 'copy')} of ledgers {verb} in limbo")
     if rows["unknown"] or summary.unanswered_probes:
-        doubts.append("not every bookie answered")
-    if doubts:
+        caveats.append("not every bookie answered")
+    if caveats:
         clean = "" if found else "nothing is known to be wrong, but "
-        found.append(f"{clean}{' and '.join(doubts)}, so there may be more")
+        found.append(f"{clean}{' and '.join(caveats)}, so there may be more")
     if rows["ended"]:
         found.append(f"losses accepted before: {rows['ended']:,}")
     if summary.is_clean and summary.is_certain:
@@ -135,12 +135,12 @@ def _cell(value: object) -> str:
 
 def _markdown(verdict: str, summary: Summary, tables: Sequence[_Table]) -> str:
     lines = ["# Audit", "", f"**{verdict}**", ""]
-    lines += [f"- {name}: {_plain(text)}" for name, text in _facts(summary)]
+    lines += [f"- {name}: {_markdown_text(text)}" for name, text in _facts(summary)]
     for table in tables:
         lines += ["", f"## {table.title}", "", "| " + " | ".join(table.columns) + " |"]
         lines.append("|" + "---|" * len(table.columns))
         for row in table.rows:
-            lines.append("| " + " | ".join(_plain(str(cell)) for cell in row) + " |")
+            lines.append("| " + " | ".join(_markdown_text(str(cell)) for cell in row) + " |")
         if table.left_out:
             lines += ["", f"and {counted(table.left_out, 'row')} more in the table itself"]
     return "\n".join(lines) + "\n"
@@ -150,7 +150,7 @@ _MARKS = {ord(mark): f"\\{mark}" for mark in r"\`*_[]|~$"}
 _MARKS |= {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
 
 
-def _plain(text: str) -> str:
+def _markdown_text(text: str) -> str:
     """Escapes untrusted text for Markdown: it becomes neither HTML nor a link, an image or a cell of its own."""
     return in_one_line(text).translate(_MARKS).replace("://", "\\://")
 

@@ -134,15 +134,15 @@ def _condition(text: str) -> Condition:
     else:
         raise ConfigError([f"option select: {quoted(name)} is not one of {known}"])
     try:
-        wanted = parse(value)
+        bound = parse(value)
     except ValueError as error:
         raise ConfigError([f"option select: {quoted(text.strip())}: {error}"]) from None
 
-    def holds(metadata: LedgerMetadata) -> bool:
+    def matches(metadata: LedgerMetadata) -> bool:
         found = get(metadata)
-        return found is not None and compare(found, wanted)
+        return found is not None and compare(found, bound)
 
-    return holds
+    return matches
 
 
 def _custom(key: str, metadata: LedgerMetadata) -> str | None:

@@ -252,16 +252,18 @@ class Client:
         """
         return (await self._recovered(await self._find(ledger, password), password)).value
 
-    async def survey(self, ledger: int, password: bytes | None = None) -> LedgerInspection:
+    async def inspect_ledger(self, ledger: int, password: bytes | None = None) -> LedgerInspection:
         """Report what every bookie of a ledger has of it, and the outcome that a recovery would have. Read-only: the
         ledger and its writer are not affected. Raises NoSuchLedgerError, UnauthorizedError, MetadataError.
         """
         found = await self._find(ledger, password, latest=True)
         access = self._access(found.value, password)
-        return await LedgerInspector(access, found.value, found.version).survey()
+        return await LedgerInspector(access, found.value, found.version).inspect()
 
     async def ender(self, ledger: int, password: bytes | None = None, *, plug: bool) -> ForceClose:
-        """A ForceClose, which ends a ledger that recovery cannot close, with loss accepted. Raises as ``survey``."""
+        """A ForceClose, which ends a ledger that recovery cannot close, with loss accepted. Raises as
+        ``inspect_ledger``.
+        """
         arguments.flag("plug", plug)
         found = await self._find(ledger, password, latest=True)
         return ForceClose(
@@ -349,10 +351,10 @@ class Client:
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
-            self.leave(self._take_back(creating))
+            self.leave(self._delete_created(creating))
             raise
 
-    async def _take_back(self, creating: asyncio.Future[Versioned[LedgerMetadata]]) -> None:
+    async def _delete_created(self, creating: asyncio.Future[Versioned[LedgerMetadata]]) -> None:
         await self._store.delete_ledger((await creating).value.ledger_id)
 
     def leave(self, work: Coroutine[Any, Any, None]) -> None:
@@ -437,9 +439,9 @@ def _check_creation(
 
 
 def _check_ack_after(custom: Mapping[str, bytes], *, deferred_sync: bool) -> None:
-    wanted = custom.get(ACK_AFTER, b"sync")
-    if wanted != b"sync":
-        shown = wanted.decode(errors="replace")
+    ack_after = custom.get(ACK_AFTER, b"sync")
+    if ack_after != b"sync":
+        shown = ack_after.decode(errors="replace")
         raise ConfigError(
             [
                 f"custom metadata {ACK_AFTER} = {quoted(shown)}: the one value that there is is 'sync'"

@@ -19,7 +19,7 @@ class Inner(Generic[T]):
 
     def __init__(self, items: AsyncIterator[T]) -> None:
         self._items = items
-        self._is_begun = False
+        self._is_started = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -33,9 +33,9 @@ class Inner(Generic[T]):
         return self
 
     def __anext__(self) -> Awaitable[T]:
-        if self._is_begun:
+        if self._is_started:
             return self._items.__anext__()
-        self._is_begun = True
+        self._is_started = True
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=None, finalizer=None)
         try:

@@ -85,7 +85,7 @@ async def ask(
         )
         for reply in replies:
             said.append(
-                DemoReport(reply.answer, None if reply.entry is None else bytes(reply.entry))
+                DemoReport(reply.status, None if reply.entry is None else bytes(reply.entry))
             )
     return said
 

@@ -131,10 +131,10 @@ def checked_arguments(
     """
     known, problems = ARGUMENTS[kind], []
     found: dict[str, str] = {}
-    takes = f"a {kind} job takes {', '.join(known) or 'none'}"
+    usage = f"a {kind} job takes {', '.join(known) or 'none'}"
     for name, text in arguments.items():
         if name not in known:
-            problems.append(f"unknown argument {quoted(name[:40])}; {takes}")
+            problems.append(f"unknown argument {quoted(name[:40])}; {usage}")
             continue
         try:
             value = disk_uuid(text) if known[name].is_disk else known[name].parse(text)

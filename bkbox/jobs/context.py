@@ -42,7 +42,7 @@ class JobContext(Protocol):
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a counter of this kind of job, as 'entries_missing'; may go down."""
 
-    def say(self, step: str, *, standing_by: bool = False) -> None:
+    def set_step(self, step: str, *, standing_by: bool = False) -> None:
         """Set the message for the present step. ``standing_by``: the job has nothing to do for now."""
 
     def block(self, ledger: int, reason: str, what_to_do: str) -> None:

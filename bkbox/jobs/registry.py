@@ -125,8 +125,8 @@ class Registry:
         before = self._jobs.get(values["id"])
         if before is None or before.state.ended:
             return None
-        told = {name: value for name, value in values.items() if name in _OF_A_RUN}
-        job = with_report(before, told)
+        reported = {name: value for name, value in values.items() if name in _OF_A_RUN}
+        job = with_report(before, reported)
         if before.state is JobState.QUEUED:
             job = replace(job, started_ms=before.started_ms or now_ms)
         if job.state.ended:
@@ -158,11 +158,11 @@ class Registry:
 
     def _forget(self) -> None:
         ended = [job for job in self._jobs.values() if job.state.ended]
-        gone = ended[: max(0, len(ended) - ENDED_MAX)]
+        expired = ended[: max(0, len(ended) - ENDED_MAX)]
         for kind in JobKind:
             of_kind = [job for job in ended if job.kind is kind and job.automatic]
-            gone += of_kind[: max(0, len(of_kind) - AUTOMATIC_ENDED_MAX)]
-        for job in gone:
+            expired += of_kind[: max(0, len(of_kind) - AUTOMATIC_ENDED_MAX)]
+        for job in expired:
             self._jobs.pop(job.id, None)
 
     def to_json(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def stalls(
     ]
     for kind, interval_s in every_s.items():
         if interval_s is not None:
-            found += _late(registry, kind, interval_s, began_ms, now_ms)
+            found += _overdue(registry, kind, interval_s, began_ms, now_ms)
     last = _newest(registry, JobKind.COMPACTION, JobState.DONE)
     if last is not None and last.counts.get("segments_kept") and not last.counts.get("bytes_freed"):
         kept = last.counts["segments_kept"]
@@ -57,13 +57,13 @@ def stalls(
     return found
 
 
-def _late(
+def _overdue(
     registry: Registry, kind: JobKind, interval_s: float, began_ms: int, now_ms: int
 ) -> list[Stall]:
     good = _newest(registry, kind, JobState.DONE)
     since_ms = began_ms if good is None or good.ended_ms is None else max(began_ms, good.ended_ms)
-    late_s = (now_ms - since_ms) / 1000 - _ROUNDS * interval_s - _GRACE_S
-    if late_s <= 0:
+    overdue_s = (now_ms - since_ms) / 1000 - _ROUNDS * interval_s - _GRACE_S
+    if overdue_s <= 0:
         return []
     hours = (now_ms - since_ms) / 3_600_000
     newest = _newest(registry, kind)

@@ -126,7 +126,7 @@ class Decommission:
         """Examine the metadata of all ledgers; changes nothing. Raises OperatorError for a bookie that the cluster
         does not know.
         """
-        self._work.say("looking through the metadata of all ledgers")
+        self._work.set_step("looking through the metadata of all ledgers")
         found: list[DecommissionPlan] = []
         registered = await self._store.bookies()
         writable = [name for name, each in registered.items() if not each.read_only]
@@ -176,7 +176,7 @@ class Decommission:
             raise
         if delete_cookie:
             await self._delete_cookie()
-        self._work.say(f"no ledger names bookie {self._bookie}")
+        self._work.set_step(f"no ledger names bookie {self._bookie}")
 
     async def _migrate(self, survey: DecommissionSurvey) -> None:
         """Re-replicate ledgers until a scan of all ledgers finds the bookie in none."""

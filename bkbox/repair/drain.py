@@ -91,7 +91,7 @@ class _Drainer:
             await self._work.checkpoint()
             source = self._environment.disks.get(self.disk)
             if source is None or source.closed:
-                self._work.say("waits for the worker of the disk")
+                self._work.set_step("waits for the worker of the disk")
                 await asyncio.sleep(_LOOK_S)
                 continue
             try:
@@ -100,7 +100,7 @@ class _Drainer:
                 continue
             if not left:
                 return
-            self._work.say(f"{counted(left, 'ledger')} cannot move now")
+            self._work.set_step(f"{counted(left, 'ledger')} cannot move now")
             await self._rest(backoff.next_s())
 
     async def _rest(self, seconds: float) -> None:
@@ -119,7 +119,7 @@ class _Drainer:
         self._work.expect(ledgers=self._moved + len(ledgers))
         for ledger in ledgers:
             await self._work.checkpoint()
-            self._work.say(f"moves ledger {ledger}")
+            self._work.set_step(f"moves ledger {ledger}")
             try:
                 await self._move(ledger, source)
             except _BlockedError as blocked:

@@ -159,7 +159,7 @@ class JobRun:
     def count(self, what: str, amount: int = 1) -> None:
         self._progress.count(what, amount, self._now_s())
 
-    def say(self, step: str, *, standing_by: bool = False) -> None:
+    def set_step(self, step: str, *, standing_by: bool = False) -> None:
         self._progress.step, self._progress.standing_by = step, standing_by
 
     def block(self, ledger: int, reason: str, what_to_do: str) -> None:

@@ -129,7 +129,7 @@ class Forge:
             replies = await asyncio.gather(
                 *(self.client.pool.add(BookieId(bookie), add) for add in adds[at : at + 500])
             )
-            assert {reply.answer for reply in replies} == {Code.EOK}, replies[:3]
+            assert {reply.status for reply in replies} == {Code.EOK}, replies[:3]
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from bkbox.audit.judgement import (
     Disagreement,
     Fault,
     Judgement,
-    judge,
+    classify_ledger,
     merged_owners,
     merged_racks,
     ranges_of,
@@ -49,11 +49,11 @@ def metadata(
     )
 
 
-def judged(
+def judgement(
     found: LedgerMetadata, by_bookie: dict[BookieId, CopyEvidence], *differ: Disagreement
 ) -> Judgement:
     of_all = {bookie: by_bookie.get(bookie, CopyEvidence()) for bookie in found.bookies()}
-    return judge(found, of_all, differ, RACKS)
+    return classify_ledger(found, of_all, differ, RACKS)
 
 
 def faults(
@@ -63,7 +63,7 @@ def faults(
 
 
 def test_nothing_wrong() -> None:
-    found = judged(metadata(A, B, C), {})
+    found = judgement(metadata(A, B, C), {})
     assert found.is_clean
     assert [(row.rack, row.copies, row.lacking, row.only_here) for row in found.racks] == [
         ("/r1", 20, 0, 0),
@@ -78,7 +78,7 @@ def test_missing_corrupt_and_unreadable_copies_are_lacking() -> None:
         B: faults(range(5, 6), kind=Fault.CORRUPT, why="x"),
         C: faults(range(8, 10), kind=Fault.UNREADABLE, why="answered EIO"),
     }
-    found = judged(metadata(A, B, C), by_bookie)
+    found = judgement(metadata(A, B, C), by_bookie)
     assert found.runs[Fault.MISSING] == [(7, A, 2, 4, 3, "answered ENOENTRY")]
     assert found.runs[Fault.CORRUPT] == [(7, B, 5, 5, 1, "x")]
     assert found.runs[Fault.UNREADABLE] == [(7, C, 8, 9, 2, "answered EIO")]
@@ -88,7 +88,7 @@ def test_missing_corrupt_and_unreadable_copies_are_lacking() -> None:
 
 
 def test_who_says_nothing_lacks_nothing() -> None:
-    found = judged(metadata(A, B, C), {C: CopyEvidence(why_unresponsive="no answer in time")})
+    found = judgement(metadata(A, B, C), {C: CopyEvidence(why_unresponsive="no answer in time")})
     assert found.under_replicated == []
     assert not any(rows for fault, rows in found.runs.items() if fault is not Fault.UNKNOWN)
     assert found.runs[Fault.UNKNOWN] == [(7, C, 0, 9, 10, "no answer in time")]
@@ -96,19 +96,19 @@ def test_who_says_nothing_lacks_nothing() -> None:
 
 def test_unknown_entries_count_as_possible_and_not_as_known() -> None:
     by_bookie = {A: faults(range(3)), B: faults(range(2), kind=Fault.UNKNOWN, why="no answer")}
-    (row,) = judged(metadata(A, B, C), by_bookie).under_replicated
+    (row,) = judgement(metadata(A, B, C), by_bookie).under_replicated
     assert (row.known_copies, row.possible_copies) == (1, 2)
 
 
 def test_limbo_is_neither_missing_nor_there() -> None:
-    found = judged(metadata(A, B, C), {A: CopyEvidence(in_limbo=True)})
+    found = judgement(metadata(A, B, C), {A: CopyEvidence(in_limbo=True)})
     assert found.limbo == [(A, 7, 10)]
     assert found.under_replicated == []
     assert not any(found.runs.values())
 
 
 def test_a_bookie_that_is_gone() -> None:
-    found = judged(metadata(A, B, D), {D: CopyEvidence(is_gone=True)})
+    found = judgement(metadata(A, B, D), {D: CopyEvidence(is_unregistered=True)})
     (row,) = found.under_replicated
     assert (row.gone, row.lacking, row.possible_copies) == ([D], [], 2)
     assert not any(found.runs.values())
@@ -117,7 +117,7 @@ def test_a_bookie_that_is_gone() -> None:
 
 def test_what_an_ack_quorum_has_is_right_and_the_other_is_lacking() -> None:
     x, y = Copy("aa", 100), Copy("bb", 100)
-    found = judged(metadata(A, B, C), {}, Disagreement(4, {A: x, B: y, C: x}))
+    found = judgement(metadata(A, B, C), {}, Disagreement(4, {A: x, B: y, C: x}))
     assert [(row.bookie, row.verdict, row.copies) for row in found.divergent] == [
         (A, "right", 2),
         (B, "wrong", 1),
@@ -128,10 +128,10 @@ def test_what_an_ack_quorum_has_is_right_and_the_other_is_lacking() -> None:
 
 def test_where_nothing_says_which_is_right_nothing_is_decided() -> None:
     x, y = Copy("aa", 100), Copy("bb", 100)
-    two = judged(metadata(A, B, ack_quorum=1), {}, Disagreement(4, {A: x, B: y}))
+    two = judgement(metadata(A, B, ack_quorum=1), {}, Disagreement(4, {A: x, B: y}))
     assert {row.verdict for row in two.divergent} == {"undecided"}
     assert two.under_replicated == []
-    by_metadata = judged(metadata(A, B, ack_quorum=1), {}, Disagreement(9, {A: x, B: y}, y))
+    by_metadata = judgement(metadata(A, B, ack_quorum=1), {}, Disagreement(9, {A: x, B: y}, y))
     assert [(row.bookie, row.verdict, row.proof) for row in by_metadata.divergent] == [
         (A, "wrong", "metadata"),
         (B, "right", "metadata"),
@@ -141,7 +141,7 @@ def test_where_nothing_says_which_is_right_nothing_is_decided() -> None:
 def test_all_that_a_bookie_lacks_of_a_striped_ledger_is_one_row() -> None:
     striped = metadata(A, B, C, write_quorum=2, entries=30)
     expected = list(expected_entries(striped, A))
-    found = judged(striped, {A: faults(*expected)})
+    found = judgement(striped, {A: faults(*expected)})
     assert found.runs[Fault.MISSING] == [(7, A, 0, 29, 20, "answered ENOENTRY")]
     assert found.under_replicated[0].known_copies == 1
 
@@ -149,7 +149,7 @@ def test_all_that_a_bookie_lacks_of_a_striped_ledger_is_one_row() -> None:
 def test_an_open_ledger_owes_nothing_yet_in_its_last_fragment() -> None:
     closed = metadata(A, B, C)
     opened = replace(closed, state=LedgerState.OPEN, last_entry=EntryId(-1), length=0)
-    found = judged(opened, {A: CopyEvidence()})
+    found = judgement(opened, {A: CopyEvidence()})
     assert found.is_clean
     assert (found.ledger.entries, found.ledger.bytes, found.owner.open_ledgers) == (
         None,
@@ -159,12 +159,12 @@ def test_an_open_ledger_owes_nothing_yet_in_its_last_fragment() -> None:
 
 
 def test_entries_in_one_rack_alone_are_counted() -> None:
-    found = judged(metadata(A, B, C, write_quorum=2, entries=9), {})
+    found = judgement(metadata(A, B, C, write_quorum=2, entries=9), {})
     assert [(row.rack, row.only_here) for row in found.racks] == [("/r1", 3), ("/r2", 0)]
 
 
 def test_sums() -> None:
-    one = judged(metadata(A, B, C), {})
+    one = judgement(metadata(A, B, C), {})
     racks = merged_racks([*one.racks, *one.racks])
     assert [(row.rack, row.ledgers, row.copies) for row in racks] == [
         ("/r1", 2, 40),
@@ -197,9 +197,9 @@ def test_entries_without_any_copy_are_one_row_of_their_ledger_and_nothing_to_cop
     by_bookie = {
         A: faults(range(1, 8), kind=Fault.UNREADABLE, why="answered EIO"),
         B: CopyEvidence(in_limbo=True, withheld=[range(3), range(5, 6)]),
-        D: CopyEvidence(is_gone=True),
+        D: CopyEvidence(is_unregistered=True),
     }
-    found = judged(metadata(A, B, D), by_bookie)
+    found = judgement(metadata(A, B, D), by_bookie)
     (row,) = found.no_copy
     assert (row.entries, row.ranges) == (3, "1-2, 5")
     assert row.why == f"{A}: answered EIO; {B} is in limbo; {D} is gone"
@@ -212,14 +212,14 @@ def test_an_entry_that_a_silent_bookie_may_have_is_not_without_a_copy() -> None:
         B: CopyEvidence(why_unresponsive="no answer"),
         C: faults(range(10)),
     }
-    found = judged(metadata(A, B, C), by_bookie)
+    found = judgement(metadata(A, B, C), by_bookie)
     assert found.no_copy == []
     assert len(found.runs[Fault.MISSING]) == 2
 
 
 def test_a_striped_ledger_lacks_what_two_neighbours_have_lost() -> None:
     by_bookie = {A: faults(*(range(n, n + 1) for n in range(9))), B: faults(range(9))}
-    (row,) = judged(metadata(A, B, C, write_quorum=2, entries=9), by_bookie).no_copy
+    (row,) = judgement(metadata(A, B, C, write_quorum=2, entries=9), by_bookie).no_copy
     assert (row.entries, row.ranges) == (3, "0, 3, 6")
 
 
@@ -237,7 +237,7 @@ def test_what_has_no_copy_is_what_brute_force_finds(data: st.DataObject) -> None
         by_bookie[bookie] = {
             "lists": faults(*parts) if parts else CopyEvidence(),
             "limbo": CopyEvidence(in_limbo=True, withheld=parts),
-            "gone": CopyEvidence(is_gone=True),
+            "gone": CopyEvidence(is_unregistered=True),
             "silent": CopyEvidence(why_unresponsive="no answer"),
         }[kind]
         every = set(range(14))
@@ -256,24 +256,24 @@ def opened(*ensemble: BookieId) -> LedgerMetadata:
 
 def test_an_open_ledger_with_an_ack_quorum_in_limbo_is_blocked() -> None:
     limbo = CopyEvidence(in_limbo=True)
-    assert judged(opened(A, B, C), {A: limbo}).blocked == []
-    (row,) = judged(opened(A, B, C), {A: limbo, B: limbo}).blocked
+    assert judgement(opened(A, B, C), {A: limbo}).blocked == []
+    (row,) = judgement(opened(A, B, C), {A: limbo, B: limbo}).blocked
     assert (row.limbo, row.gone, row.state) == ([A, B], [], "OPEN")
-    (row,) = judged(opened(A, B, C), {A: limbo, B: CopyEvidence(is_gone=True)}).blocked
+    (row,) = judgement(opened(A, B, C), {A: limbo, B: CopyEvidence(is_unregistered=True)}).blocked
     assert (row.limbo, row.gone) == ([A], [B])
-    assert judged(metadata(A, B, C), {A: limbo, B: limbo}).blocked == []
+    assert judgement(metadata(A, B, C), {A: limbo, B: limbo}).blocked == []
 
 
 def test_a_silent_bookie_of_an_open_ledger_is_unknown() -> None:
-    found = judged(opened(A, B, C), {A: CopyEvidence(why_unresponsive="no answer")})
+    found = judgement(opened(A, B, C), {A: CopyEvidence(why_unresponsive="no answer")})
     assert found.runs[Fault.UNKNOWN] == [(7, A, 0, -1, 0, "no answer")]
 
 
 def test_a_ledger_that_was_ended_with_loss_is_listed() -> None:
     ended = with_loss(metadata(A, B, C), LossRecord(5, 9, lost="3", lost_entries=1, by="me"))
-    (row,) = judged(ended, {}).ended
+    (row,) = judgement(ended, {}).ended
     assert (row.at_ms, row.by, row.end, row.lost, row.lost_entries) == (5, "me", 9, "3", 1)
-    assert judged(ended, {}).is_clean
+    assert judgement(ended, {}).is_clean
 
 
 # ---- which of two copies has the wrong size -----------------------------------------------------------

@@ -158,18 +158,18 @@ def test_patience() -> None:
     now = [0.0]
     timeouts = BookieTimeouts(lambda: now[0])
     for _ in range(UNRESPONSIVE_AFTER - 1):
-        timeouts.unanswered(BOOKIE, "no answer in time")
+        timeouts.record_timeout(BOOKIE, "no answer in time")
     assert timeouts.why_unresponsive(BOOKIE) == ""
-    timeouts.answered(BOOKIE)
+    timeouts.record_response(BOOKIE)
     for _ in range(UNRESPONSIVE_AFTER):
         assert timeouts.why_unresponsive(BOOKIE) == ""
-        timeouts.unanswered(BOOKIE, "no answer in time")
+        timeouts.record_timeout(BOOKIE, "no answer in time")
     assert timeouts.why_unresponsive(BOOKIE) == "no answer in time"
     now[0] = RETRY_AFTER_S
     assert timeouts.why_unresponsive(BOOKIE) == ""
-    timeouts.unanswered(BOOKIE, "again")  # once is enough now
+    timeouts.record_timeout(BOOKIE, "again")  # once is enough now
     assert timeouts.why_unresponsive(BOOKIE) == "again"
-    timeouts.answered(BOOKIE)
+    timeouts.record_response(BOOKIE)
     assert timeouts.why_unresponsive(BOOKIE) == ""
 
 

@@ -222,7 +222,7 @@ def test_ids_and_arguments_of_calls(tmp_path: Path) -> None:
                     client.open_ledger,
                     client.delete_ledger,
                     client.recover,
-                    client.survey,
+                    client.inspect_ledger,
                     client.metadata,
                     reader.read_entry,
                     lambda value: reader.read_batch(value, 1),

@@ -27,7 +27,7 @@ async def written(uri: str, entries: int, **options: object) -> LedgerId:
         writer = await client.create_ledger(3, 3, 2, **options)  # type: ignore[arg-type]
         for entry in range(entries):
             await writer.append(b"%d" % entry)
-        while writer._driver.unanswered_bytes:
+        while writer._driver.in_flight_bytes:
             await asyncio.sleep(0.01)
         await writer.abort()
         return writer.ledger_id
@@ -40,7 +40,7 @@ def test_a_ledger_on_bookies_of_both_kinds_is_explained_and_recovered(
         ledger = await written(mixed.uri, 8)
         unlisting, listing, ours = (each.bookie_id for each in mixed.bookies)
         async with connect(mixed.uri, read_timeout_s=3.0) as client:
-            found = await client.survey(ledger)
+            found = await client.inspect_ledger(ledger)
             said = {str(name): each for name, each in found.reports.items()}
             assert [said[name].limbo for name in (unlisting, listing, ours)] == [False] * 3
             assert [said[name].fenced for name in (unlisting, listing, ours)] == [None, None, False]
@@ -67,7 +67,7 @@ def test_apaches_bookies_pass_over_what_is_ours(mixed: InteropCluster) -> None:
             for entry in range(5):
                 await writer.append(b"%d" % entry)
             reader = await client.open_ledger(writer.ledger_id, recovery=False)
-            while writer._driver.unanswered_bytes:
+            while writer._driver.in_flight_bytes:
                 await asyncio.sleep(0.01)
             assert await reader.read_last_add_confirmed(persisted=True) == 3
             assert (await writer.close(durable=True)).last_entry == 4, "two of three list and sync"

@@ -53,7 +53,7 @@ class FreeWork:
     def count(self, what: str, amount: int = 1) -> None:
         self.counts[what] += amount
 
-    def say(self, step: str, *, standing_by: bool = False) -> None:
+    def set_step(self, step: str, *, standing_by: bool = False) -> None:
         self.steps.append(step)
 
     def block(self, ledger: int, reason: str, what_to_do: str) -> None:

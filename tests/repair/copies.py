@@ -127,7 +127,7 @@ class Hands:
             reply = await self.client.pool.read(
                 BookieId(bookie), metadata.ledger_id, EntryId(entry), None
             )
-            assert reply.entry is not None, f"{bookie}, entry {entry}: {reply.answer}"
+            assert reply.entry is not None, f"{bookie}, entry {entry}: {reply.status}"
             found = digests.verify(reply.entry, entry)
             assert found.payload == payload(metadata.ledger_id, entry, len(found.payload))
 
@@ -138,7 +138,7 @@ class Hands:
 
         async def one(bookie: BookieId, entry: int) -> bytes:
             reply = await self.client.pool.read(bookie, ledger, EntryId(entry), None)
-            assert reply.answer is Code.EOK, f"{bookie}, entry {entry}: {reply.answer}"
+            assert reply.status is Code.EOK, f"{bookie}, entry {entry}: {reply.status}"
             assert reply.entry is not None
             found = digests.verify(reply.entry, entry)
             assert found.payload == payload(ledger, entry, len(found.payload))

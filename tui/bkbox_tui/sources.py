@@ -150,7 +150,7 @@ class Bookie:
                 f"only its own host knows the metadata store: run bkbox ledger explain {ledger} there"
             )
         async with clients.connect(self.config.metadata) as asking:
-            return survey_view(await asking.survey(ledger_id(str(ledger))))
+            return survey_view(await asking.inspect_ledger(ledger_id(str(ledger))))
 
     async def configuration(self) -> list[tuple[str, str, str]]:
         """Key, value and source of each setting. Raises BkboxError."""

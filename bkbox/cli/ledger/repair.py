@@ -72,7 +72,7 @@ def recover(
 
     async def look() -> LedgerInspection:
         async with connect(metadata) as client:
-            return await client.survey(ledger_id, password)
+            return await client.inspect_ledger(ledger_id, password)
 
     async def go() -> LedgerMetadata:
         async with connect(metadata) as client:
@@ -118,7 +118,7 @@ def explain(ledger_id: LedgerId, metadata: str, password: bytes | None, output: 
 
     async def go() -> LedgerInspection:
         async with connect(metadata) as client:
-            return await client.survey(ledger_id, password)
+            return await client.inspect_ledger(ledger_id, password)
 
     found = asyncio.run(go())
     if output != "table":

@@ -58,7 +58,7 @@ def report_of(found: StuckLedgers, at_ms: int, by: str, run: str) -> StuckReport
         LedgerLoss(
             each.plan.metadata.ledger_id,
             each.plan.diagnosis.reason,
-            record_of(each.plan, each.survey, at_ms, by, run),
+            record_of(each.plan, each.inspection, at_ms, by, run),
         )
         for each in found.stuck
     ]

@@ -28,7 +28,7 @@ cdef class AddFramer:
         number=Py_ssize_t,
         payload=bytes,
         offsets="long long[::1]",
-        room="unsigned char[::1]",
+        buffer="unsigned char[::1]",
     )
     cpdef object v2(self, long long first, long long lac, long long length, list payloads)
 
@@ -40,7 +40,7 @@ cdef class AddFramer:
         number=Py_ssize_t,
         payload=bytes,
         offsets="long long[::1]",
-        room="unsigned char[::1]",
+        buffer="unsigned char[::1]",
     )
     cpdef object v3(
         self, unsigned long long txn, long long first, long long lac, long long length, list payloads
@@ -51,7 +51,7 @@ cdef class AddFramer:
     @cython.locals(body=Py_ssize_t, data="const unsigned char[::1]", crc="unsigned int")
     cdef Py_ssize_t _put_entry(
         self,
-        unsigned char[::1] room,
+        unsigned char[::1] buffer,
         Py_ssize_t at,
         long long entry,
         long long lac,

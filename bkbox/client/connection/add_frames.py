@@ -56,16 +56,16 @@ class AddFramer:
             size += extra + len(payload)
         offsets = self._new_offsets(len(payloads))
         frames = bytearray(size)
-        room = frames
+        buffer = frames
         at = 0
         number = 0
         for payload in payloads:
             offsets[number] = at
-            memory.put_i32(room, at, extra + len(payload) - _PREFIX)
-            memory.put_i32(room, at + 4, _V2_ADD | self._flags)
-            memory.copy(room, at + 8, self._key, 0, _KEY_BYTES)
+            memory.put_i32(buffer, at, extra + len(payload) - _PREFIX)
+            memory.put_i32(buffer, at + 4, _V2_ADD | self._flags)
+            memory.copy(buffer, at + 8, self._key, 0, _KEY_BYTES)
             length += len(payload)
-            at = self._put_entry(room, at + _V2_HEAD, first + number, lac, length, payload)
+            at = self._put_entry(buffer, at + _V2_HEAD, first + number, lac, length, payload)
             number += 1
         offsets[number] = at
         return frames
@@ -83,14 +83,14 @@ class AddFramer:
             number += 1
         offsets = self._new_offsets(number)
         frames = bytearray(size)
-        room = frames
+        buffer = frames
         at = 0
         number = 0
         for payload in payloads:
             offsets[number] = at
             length += len(payload)
             at = v3_fast_path.put_add_head(
-                room,
+                buffer,
                 at,
                 txn + number,
                 self._ledger,
@@ -98,7 +98,7 @@ class AddFramer:
                 self._key,
                 extra + len(payload),
             )
-            at = self._put_entry(room, at, first + number, lac, length, payload)
+            at = self._put_entry(buffer, at, first + number, lac, length, payload)
             number += 1
         offsets[number] = at
         return frames
@@ -110,27 +110,27 @@ class AddFramer:
 
     def _put_entry(
         self,
-        room: bytearray,
+        buffer: bytearray,
         at: int,
         entry: int,
         lac: int,
         length: int,
         payload: bytes,
     ) -> int:
-        memory.put_i64(room, at, self._ledger)
-        memory.put_i64(room, at + 8, entry)
-        memory.put_i64(room, at + 16, lac)
-        memory.put_i64(room, at + 24, length)
+        memory.put_i64(buffer, at, self._ledger)
+        memory.put_i64(buffer, at + 8, entry)
+        memory.put_i64(buffer, at + 16, lac)
+        memory.put_i64(buffer, at + 24, length)
         body = at + _HEADER + self._digest_size
         data = payload
         if self._digest is not None:
-            digest = self._digest(bytes(room[at : at + _HEADER]), payload)
-            memory.copy(room, at + _HEADER, digest, 0, self._digest_size)
-            memory.copy(room, body, data, 0, len(payload))
+            digest = self._digest(bytes(buffer[at : at + _HEADER]), payload)
+            memory.copy(buffer, at + _HEADER, digest, 0, self._digest_size)
+            memory.copy(buffer, body, data, 0, len(payload))
         elif self._digest_size == 0:
-            memory.copy(room, body, data, 0, len(payload))
+            memory.copy(buffer, body, data, 0, len(payload))
         else:
-            crc = memory.crc32c(room, at, at + _HEADER, 0)
-            crc = memory.copy_crc32c(room, body, data, 0, len(payload), crc)
-            memory.put_u32(room, at + _HEADER, crc)
+            crc = memory.crc32c(buffer, at, at + _HEADER, 0)
+            crc = memory.copy_crc32c(buffer, body, data, 0, len(payload), crc)
+            memory.put_u32(buffer, at + _HEADER, crc)
         return body + len(payload)

@@ -4,7 +4,7 @@ from bkbox.native cimport memory
 from bkbox.wire.v3_fast_path cimport FastResponseV3
 
 cdef Py_ssize_t _PREFIX
-cdef Py_ssize_t _V2_ANSWER
+cdef Py_ssize_t _V2_ADD_RESPONSE_BYTES
 cdef unsigned int _V2_LENGTH
 cdef int _V2_ADD
 cdef int _V3_ADD
@@ -34,7 +34,7 @@ cdef class OutstandingAdds:
     @cython.locals(
         capacity="long long", slot="long long", keys="long long[::1]", done="unsigned char[::1]"
     )
-    cdef void _make_room(self, Py_ssize_t count)
+    cdef void _grow(self, Py_ssize_t count)
 
     cpdef bint is_open(self, long long slot) noexcept
 
@@ -42,7 +42,7 @@ cdef class OutstandingAdds:
     cpdef void close(self, long long first, long long last) noexcept
 
     @cython.locals(slot="long long")
-    cpdef long long take(self, long long key) noexcept
+    cpdef long long pop(self, long long key) noexcept
 
     cdef void _close(self, long long slot) noexcept
 
@@ -67,18 +67,22 @@ cdef class _Runs:
 
 
 @cython.locals(runs=_Runs, owed=OutstandingAdds, ledger="long long", entry="long long", slot="long long")
-cpdef Py_ssize_t take_v2(
+cpdef Py_ssize_t match_v2(
     const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end, dict adds, list found
 ) except -1
 
 @cython.locals(runs=_Runs, owed=OutstandingAdds, ledger="long long", size=Py_ssize_t, slot="long long")
-cpdef Py_ssize_t take_v3(
+cpdef Py_ssize_t match_v3(
     const unsigned char[::1] data,
     Py_ssize_t start,
     Py_ssize_t end,
     dict adds,
     list found,
+<<<<<<< HEAD
     FastResponseV3 answer,
+=======
+    PlainAnswerV3 response,
+>>>>>>> dd99a65 (Client and audit: responses have a status, add responses are matched, inspections are called so; jobs set their step)
 ) except -1
 
 @cython.locals(size=Py_ssize_t)

@@ -19,7 +19,7 @@ from bkbox.native.memory import Data
 from bkbox.wire.v3_fast_path import FastResponseV3
 
 _PREFIX = 4
-_V2_ANSWER = 28
+_V2_ADD_RESPONSE_BYTES = 28
 _V2_LENGTH = 24
 _V2_ADD = 0x0201
 _V3_ADD = 1  # as in wire/v3_fast_path.py
@@ -58,13 +58,13 @@ class OutstandingAdds:
 
     def push(self, first: int, count: int) -> None:
         """Record that ``count`` keys were sent, from ``first`` on."""
-        self._make_room(count)
+        self._grow(count)
         for key in range(first, first + count):
             self._push(key)
 
     def push_each(self, keys: tuple[int, ...]) -> None:
         """Record that these keys were sent, ascending."""
-        self._make_room(len(keys))
+        self._grow(len(keys))
         for key in keys:
             self._push(key)
 
@@ -78,7 +78,7 @@ class OutstandingAdds:
         self._done[self.tail & self._mask] = 0
         self.tail += 1
 
-    def _make_room(self, count: int) -> None:
+    def _grow(self, count: int) -> None:
         capacity = self._mask + 1
         while self.tail - self._head + count > capacity:
             capacity *= 2
@@ -102,7 +102,7 @@ class OutstandingAdds:
         for slot in range(first, last + 1):
             self._close(slot)
 
-    def take(self, key: int) -> int:
+    def pop(self, key: int) -> int:
         """Close and return the slot that a response with this key is for; -1 if there is none."""
         slot = self._find(key)
         if slot >= 0:
@@ -175,7 +175,7 @@ class _Runs:
         self.owed = None
 
 
-def take_v2(
+def match_v2(
     data: Data,
     start: int,
     end: int,
@@ -192,31 +192,35 @@ def take_v2(
     owed = None
     ledger = -1
     while (
-        end - start >= _V2_ANSWER
+        end - start >= _V2_ADD_RESPONSE_BYTES
         and memory.u32(data, start) == _V2_LENGTH
         and memory.u16(data, start + 4) == _V2_ADD
     ):
         if owed is None or memory.i64(data, start + 12) != ledger:
             ledger = memory.i64(data, start + 12)
             owed = adds.get(ledger)
-        slot = -1 if owed is None else owed.take(memory.i64(data, start + 20))
+        slot = -1 if owed is None else owed.pop(memory.i64(data, start + 20))
         if slot < 0 or owed is None:
             runs.end()
             entry = memory.i64(data, start + 20)
             raise FrameError(f"a response without a request: add of entry {entry}, ledger {ledger}")
         runs.add(owed, slot, memory.i32(data, start + 8))
-        start += _V2_ANSWER
+        start += _V2_ADD_RESPONSE_BYTES
     runs.end()
     return start
 
 
-def take_v3(
+def match_v3(
     data: Data,
     start: int,
     end: int,
     adds: dict[int, OutstandingAdds],
     found: list[tuple[OutstandingAdds, int, int, int]],
+<<<<<<< HEAD
     answer: FastResponseV3,
+=======
+    response: PlainAnswerV3,
+>>>>>>> dd99a65 (Client and audit: responses have a status, add responses are matched, inspections are called so; jobs set their step)
 ) -> int:
     """The same for plain responses of version 3, with its codes. A response to no request is left for the caller."""
     runs = _Runs(found)
@@ -226,17 +230,17 @@ def take_v3(
         size = memory.i32(data, start)
         if size <= 0 or size > end - start - _PREFIX:
             break
-        if answer.parse(data, start + _PREFIX, start + _PREFIX + size) != _V3_ADD:
+        if response.parse(data, start + _PREFIX, start + _PREFIX + size) != _V3_ADD:
             break
-        if owed is None or answer.ledger != ledger:
-            ledger = answer.ledger
+        if owed is None or response.ledger != ledger:
+            ledger = response.ledger
             owed = adds.get(ledger)
         if owed is None:
             break
-        slot = owed.take(answer.txn)
+        slot = owed.pop(response.txn)
         if slot < 0:
             break
-        runs.add(owed, slot, answer.code)
+        runs.add(owed, slot, response.code)
         start += _PREFIX + size
     runs.end()
     return start

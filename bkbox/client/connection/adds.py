@@ -137,7 +137,7 @@ class Numbers:
     def __init__(self) -> None:
         self._next = 1
 
-    def take(self, count: int = 1) -> int:
+    def reserve(self, count: int = 1) -> int:
         """Allocate ``count`` numbers; returns the first."""
         first = self._next
         self._next += count
@@ -179,7 +179,7 @@ class AddPacker:
         if numbers is None:
             data: Buffer = framer.v2(run.first, run.lac, run.length, payloads)
             return AddFrames(ledger, data, framer.offsets, entries, entries)
-        number = numbers.take(len(payloads))
+        number = numbers.reserve(len(payloads))
         keys = range(number, number + len(payloads))
         if self._recovery or self._deferred_sync or self._synced:
             frames = [
@@ -206,19 +206,19 @@ class AddPacker:
         )
 
 
-OnAnswer = Callable[[int, int, Answer, int], None]
+OnAddResponse = Callable[[int, int, Answer, int], None]
 """Called with the response to the frames from a first to a last index of a sending, and the connection as in Reply.
-Each frame is answered exactly once.
+It is called exactly once for each frame.
 """
 
 
 class AddSend:
-    """Frames in flight to one bookie. ``is_over`` once every frame is answered, or the rest is abandoned. Frames that
-    time out or lose their connection count as answered by that failure.
+    """Frames in flight to one bookie. ``is_over`` once every frame has a status, or the remaining ones are abandoned.
+    Frames that time out or lose their connection have that failure as their status.
     """
 
     __slots__ = (
-        "_on_answer",
+        "_on_response",
         "deadline",
         "first_slot",
         "frame",
@@ -226,20 +226,20 @@ class AddSend:
         "is_over",
         "left",
         "owed",
-        "was_held_up",
+        "was_stalled",
     )
 
-    def __init__(self, frames: AddFrames, on_answer: OnAnswer) -> None:
+    def __init__(self, frames: AddFrames, on_response: OnAddResponse) -> None:
         self.frames = frames
         self.frame: Buffer = frames.data
         self.deadline = 0.0
-        self.was_held_up = False
+        self.was_stalled = False
         self.left = len(frames.entries)
-        """The number of frames that the bookie has not answered."""
+        """The number of frames without a response."""
         self.owed: OutstandingAdds | None = None
         self.first_slot = 0
         self.is_over = False
-        self._on_answer = on_answer
+        self._on_response = on_response
 
     @property
     def last_slot(self) -> int:
@@ -256,15 +256,15 @@ class AddSend:
             owed.push_each(tuple(keys))
         owed.sends.append(self)
 
-    def answered(self, first_slot: int, last_slot: int, answer: Answer, connection: int) -> None:
+    def complete(self, first_slot: int, last_slot: int, status: Answer, connection: int) -> None:
         self.left -= last_slot - first_slot + 1
         if not self.is_over:
             self.is_over = self.left == 0
-            self._on_answer(
-                first_slot - self.first_slot, last_slot - self.first_slot, answer, connection
+            self._on_response(
+                first_slot - self.first_slot, last_slot - self.first_slot, status, connection
             )
 
-    def fail(self, answer: NoAnswer) -> None:
+    def fail(self, status: NoAnswer) -> None:
         """Answer every outstanding frame with this failure."""
         if self.is_over:
             return
@@ -276,7 +276,7 @@ class AddSend:
             if is_open and begin < 0:
                 begin = index
             if not is_open and begin >= 0:
-                self._on_answer(begin, index - 1, answer, 0)
+                self._on_response(begin, index - 1, status, 0)
                 begin = -1
         if begin >= 0:
-            self._on_answer(begin, len(slots) - 1, answer, 0)
+            self._on_response(begin, len(slots) - 1, status, 0)

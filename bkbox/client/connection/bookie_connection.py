@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _SOON_S = 0.01
 """Granularity of time-outs, in seconds: requests that time out within this time of now do so now."""
 
-_HELD_UP_S = 0.5
+_STALL_S = 0.5
 """A timer later than this, in seconds, shows that this process was stalled: responses may have arrived unread. What
 would time out then gets as much time again as the timer was late, once.
 """
@@ -152,15 +152,15 @@ class BookieLink:
         assert self._sweep is not None
         stream = self._stream
         now = asyncio.get_running_loop().time() + _SOON_S
-        late_s = now - self._sweep.when()
+        delay_s = now - self._sweep.when()
         self._sweep = None
         left = inf
         for item in self._backlog if stream is None else [*stream.waiting.items()]:
             if item.is_over:
                 continue
-            if item.deadline <= now and late_s > _HELD_UP_S and not item.was_held_up:
-                item.was_held_up = True
-                item.deadline = now + late_s
+            if item.deadline <= now and delay_s > _STALL_S and not item.was_stalled:
+                item.was_stalled = True
+                item.deadline = now + delay_s
             if item.deadline > now:
                 left = min(left, item.deadline)
                 continue
@@ -208,7 +208,7 @@ class BookieLink:
             async with asyncio.timeout(timeout_s):
                 return await self._open()
         except TimeoutError:
-            if loop.time() - begin < timeout_s + _HELD_UP_S:
+            if loop.time() - begin < timeout_s + _STALL_S:
                 raise
         async with asyncio.timeout(timeout_s):
             return await self._open()
@@ -236,7 +236,7 @@ class BookieLink:
 
     def _lost(self, stream: FramedConnection) -> None:
         self._stream = None
-        if stream.has_answered:
+        if stream.has_received:
             self._backoff.reset()
         else:
             self._back_off()

@@ -53,9 +53,9 @@ class BookieHealth:
         self._quarantined: dict[BookieId, float] = {}
         self._slow: dict[BookieId, float] = {}
 
-    def failed(self, bookie: BookieId, answer: Answer) -> None:
-        """Record an answer that is not EOK; answers that say nothing against the bookie are ignored."""
-        if not self._failures_max or answer not in FAILURES:
+    def failed(self, bookie: BookieId, status: Answer) -> None:
+        """Record a status that is not EOK; one that does not indicate a failure of the bookie is ignored."""
+        if not self._failures_max or status not in FAILURES:
             return
         now = self._clock()
         failures = self._failures.setdefault(bookie, deque(maxlen=self._failures_max))

@@ -44,7 +44,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         on_lost: Callable[[FramedConnection], None],
     ) -> None:
         self.closed = asyncio.get_running_loop().create_future()
-        self.has_answered = False
+        self.has_received = False
         self.waiting = waiting
         self._number = number
         self._decode = decode
@@ -54,8 +54,8 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._outbox: deque[Request | AddSend] = deque()
-        self._rest = memoryview(b"")
-        """The unwritten rest of the frame, or frames, being written."""
+        self._unsent = memoryview(b"")
+        """The unsent part of the frames being written."""
         self._read = memoryview(bytearray(_READ_BYTES))
         self._filled = 0
 
@@ -88,20 +88,20 @@ class FramedConnection(asyncio.BufferedProtocol):
     def _pieces(self) -> list[Buffer]:
         """The next buffers to write; empty if all is written."""
         pieces: list[Buffer] = []
-        room = _WRITE_BYTES_MAX
-        while room > 0:
-            if not self._rest:
+        budget = _WRITE_BYTES_MAX
+        while budget > 0:
+            if not self._unsent:
                 if not self._outbox:
                     break
                 item = self._outbox.popleft()
                 if item.is_over:
-                    self.waiting.take_back(item)
+                    self.waiting.withdraw(item)
                     continue
-                self._rest = memoryview(item.frame)
+                self._unsent = memoryview(item.frame)
                 item.frame = b""
-            pieces.append(self._rest[:room])
-            self._rest = self._rest[room:]
-            room -= len(pieces[-1])
+            pieces.append(self._unsent[:budget])
+            self._unsent = self._unsent[budget:]
+            budget -= len(pieces[-1])
         return pieces
 
     # ---- in -------------------------------------------------------------------------------------
@@ -112,43 +112,43 @@ class FramedConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         self._filled += size
         try:
-            self._take()
+            self._receive()
         except FrameError:
             self.abort()
 
-    def _take(self) -> None:
+    def _receive(self) -> None:
         data, filled = self._read, self._filled
         end = whole_frames(data, 0, filled, self._frame_bytes_max)
         start = 0
         while start < end:
-            start = self.waiting.take_adds(data, start, end, self._number)
+            start = self.waiting.match_adds(data, start, end, self._number)
             if start < end:
-                start = self._take_one(data, start)
-        self.has_answered = self.has_answered or end > 0
-        self._make_room(end)
+                start = self._receive_frame(data, start)
+        self.has_received = self.has_received or end > 0
+        self._grow_buffer(end)
 
-    def _take_one(self, data: memoryview, start: int) -> int:
+    def _receive_frame(self, data: memoryview, start: int) -> int:
         (size,) = LENGTH.unpack_from(data, start)
         end: int = start + PREFIX_BYTES + size
         # A copy: replies outlive the buffer's contents.
         body = memoryview(bytes(data[start + PREFIX_BYTES : end]))
-        self.waiting.answered(*self._decode(body, self._number), self._number)
+        self.waiting.complete(*self._decode(body, self._number), self._number)
         return end
 
-    def _make_room(self, end: int) -> None:
+    def _grow_buffer(self, end: int) -> None:
         """Keep the bytes from ``end`` on, in a buffer large enough for the frame that they begin."""
         data, filled = self._read, self._filled
-        rest = filled - end
+        partial = filled - end
         needed = len(data)
-        if rest >= PREFIX_BYTES:
+        if partial >= PREFIX_BYTES:
             needed = max(needed, PREFIX_BYTES + LENGTH.unpack_from(data, end)[0])
         elif filled == len(data):
             needed = min(2 * needed, max(needed, _READ_BYTES_MAX))
         if needed > len(data):
             self._read = memoryview(bytearray(needed))
-        if rest and (end or needed > len(data)):
-            self._read[:rest] = data[end:filled]
-        self._filled = rest
+        if partial and (end or needed > len(data)):
+            self._read[:partial] = data[end:filled]
+        self._filled = partial
 
     # ---- the transport's calls ------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class FramedConnection(asyncio.BufferedProtocol):
     def connection_lost(self, _exception: Exception | None) -> None:
         self._transport = None
         self._outbox.clear()
-        self._rest = memoryview(b"")
+        self._unsent = memoryview(b"")
         self.waiting.end_all()
         self._on_lost(self)
         self.closed.set_result(None)

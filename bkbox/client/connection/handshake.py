@@ -95,8 +95,8 @@ class ClientHandshake:
 
     async def _ask_for_tls(self, first: _First) -> None:
         request = v3.StartTlsRequest(v3.Header(Operation.START_TLS, 0))
-        answer = await first.ask(request)
-        if not isinstance(answer, v3.StartTlsResponse) or first.rest:
+        response = await first.ask(request)
+        if not isinstance(response, v3.StartTlsResponse) or first.unparsed:
             raise AuthenticationError("the bookie offers no TLS, which this client needs")
 
     def _applicant(self) -> Applicant:
@@ -110,17 +110,22 @@ class ClientHandshake:
         for number in range(1, _STEPS_MAX):
             assert payload is not None
             header = v3.Header(Operation.AUTH, number)
-            answer = await first.ask(v3.AuthRequest(header, AuthMessage(applicant.plugin, payload)))
-            if isinstance(answer, v3.Refused) and answer.header.operation is Operation.START_TLS:
+            response = await first.ask(
+                v3.AuthRequest(header, AuthMessage(applicant.plugin, payload))
+            )
+            if (
+                isinstance(response, v3.Refused)
+                and response.header.operation is Operation.START_TLS
+            ):
                 # Over TLS, Java's bookie complains that no client has authenticated before. It goes on.
-                answer = await first.answer()
-            if not isinstance(answer, v3.AuthResponse) or answer.code is not Code.EOK:
+                response = await first.response()
+            if not isinstance(response, v3.AuthResponse) or response.code is not Code.EOK:
                 raise AuthenticationError(f"the bookie does not let {quoted(self._user)} in")
-            if answer.message is None or answer.message.plugin != applicant.plugin:
+            if response.message is None or response.message.plugin != applicant.plugin:
                 raise AuthenticationError(
                     f"the bookie does not authenticate by {self._auth}: it may not be what it says it is"
                 )
-            payload = applicant.step(answer.message.payload)
+            payload = applicant.step(response.message.payload)
             if payload is None:
                 return
         raise AuthenticationError("the bookie does not come to an end of the authentication")
@@ -154,7 +159,7 @@ class _First(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.rest = bytearray()
+        self.unparsed = bytearray()
         self._heard = asyncio.Event()
         self._lost = False
 
@@ -167,36 +172,36 @@ class _First(asyncio.Protocol):
 
     def end(self) -> None:
         """End the handshake. Raises AuthenticationError if unread bytes arrived."""
-        if self.rest:
+        if self.unparsed:
             raise AuthenticationError("the bookie says more than it was asked")
 
     async def ask(self, request: v3.Request) -> v3.Response:
         """The response to a request. Raises AuthenticationError for a malformed one, and ConnectionResetError."""
         assert self.transport is not None
         self.transport.write(v3.encode_request(request))
-        return await self.answer()
+        return await self.response()
 
-    async def answer(self) -> v3.Response:
+    async def response(self) -> v3.Response:
         """The next response; raises as ``ask``."""
         try:
-            while (end := frame_end(self.rest, 0, _FRAME_BYTES_MAX)) is None or end > len(
-                self.rest
+            while (end := frame_end(self.unparsed, 0, _FRAME_BYTES_MAX)) is None or end > len(
+                self.unparsed
             ):
                 if self._lost:
                     raise ConnectionResetError("the bookie has closed the connection")
                 self._heard.clear()
                 await self._heard.wait()
-            body = bytes(self.rest[PREFIX_BYTES:end])
-            del self.rest[:end]
+            body = bytes(self.unparsed[PREFIX_BYTES:end])
+            del self.unparsed[:end]
             return v3.decode_response(body)
         except (FrameError, EncodingError) as error:
-            raise AuthenticationError(f"an answer that cannot be read: {error}") from None
+            raise AuthenticationError(f"a response that cannot be decoded: {error}") from None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.rest += data
+        self.unparsed += data
         self._heard.set()
 
     def connection_lost(self, _exception: Exception | None) -> None:

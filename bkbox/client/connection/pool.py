@@ -24,7 +24,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from bkbox.base.ids import NO_ENTRY, BookieId
-from bkbox.client.connection.adds import Add, AddFrames, AddPacker, AddSend, Numbers, OnAnswer
+from bkbox.client.connection.adds import Add, AddFrames, AddPacker, AddSend, Numbers, OnAddResponse
 from bkbox.client.connection.bookie_connection import BookieLink, RequestPriority, Resolve
 from bkbox.client.connection.bookie_health import BookieHealth
 from bkbox.client.connection.flush_batcher import FlushBatcher
@@ -59,7 +59,7 @@ class DiskSpace(NamedTuple):
 class Listing(NamedTuple):
     """The entries of a ledger that a bookie has, None where it does not list them; the connection as in Reply."""
 
-    answer: Answer
+    status: Answer
     available: Availability | None
     connection: int
 
@@ -85,7 +85,7 @@ class BookiePool:
             self._greeting = ClientHandshake(options)
 
     @property
-    def takes_v2_adds(self) -> bool:
+    def accepts_v2_adds(self) -> bool:
         """True if ``add_run`` takes frames of version 2 by default."""
         return not self._is_v3
 
@@ -113,7 +113,7 @@ class BookiePool:
         self,
         bookie: BookieId,
         frames: AddFrames,
-        on_answer: OnAnswer,
+        on_response: OnAddResponse,
         *,
         needs_v3: bool = False,
     ) -> None:
@@ -121,27 +121,29 @@ class BookiePool:
         their connection with ``force``.
         """
         lane = RequestPriority.V3 if self._is_v3 or needs_v3 else RequestPriority.V2
-        self._link(bookie, lane).send(AddSend(frames, on_answer), self._options.add_timeout_s)
+        self._link(bookie, lane).send(AddSend(frames, on_response), self._options.add_timeout_s)
 
     def add(self, bookie: BookieId, add: Add) -> asyncio.Future[Reply]:
         """Send one add."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
-        def answered(_first: int, _last: int, answer: Answer, connection: int) -> None:
+        def completed(_first: int, _last: int, status: Answer, connection: int) -> None:
             if not reply.done():
-                reply.set_result(Reply(answer, None, connection))
+                reply.set_result(Reply(status, None, connection))
 
-        self.add_packaged(bookie, (add,), answered)
+        self.add_packaged(bookie, (add,), completed)
         return reply
 
-    def add_packaged(self, bookie: BookieId, adds: Sequence[Add], on_answer: OnAnswer) -> None:
+    def add_packaged(
+        self, bookie: BookieId, adds: Sequence[Add], on_response: OnAddResponse
+    ) -> None:
         """Send packaged adds of one ledger, by ascending entry id, as one batch. The adds of a batch differ only in
         their entries.
         """
         needs_v3 = adds[0].needs_v3
         entries = tuple(add.entry_id for add in adds)
         if self._is_v3 or needs_v3:
-            number = self._numbers.take(len(adds))
+            number = self._numbers.reserve(len(adds))
             keys = tuple(range(number, number + len(adds)))
             frames = [add.v3_frame(key) for add, key in zip(adds, keys, strict=True)]
         else:
@@ -151,7 +153,7 @@ class BookiePool:
         self.add_run(
             bookie,
             AddFrames(adds[0].ledger_id, b"".join(frames), offsets, entries, keys),
-            on_answer,
+            on_response,
             needs_v3=needs_v3,
         )
 
@@ -183,7 +185,7 @@ class BookiePool:
         """Read consecutive entries, at most ``max_count`` and, beyond one, no more than fit into a frame of
         ``max_bytes``. The response is the body, which may hold fewer.
         """
-        number = self._numbers.take()
+        number = self._numbers.reserve()
         max_count = min(max_count, _BATCH_ENTRIES_MAX)
         max_bytes = min(max_bytes, self._options.frame_bytes_max)
         request = v2.BatchReadRequest(
@@ -234,8 +236,8 @@ class BookiePool:
     async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability | Answer:
         """The entries of the ledger that the bookie has, or its reason not to list them."""
         listing = await self.listing(bookie, ledger_id)
-        if listing.answer is not Code.EOK or listing.available is None:
-            return listing.answer
+        if listing.status is not Code.EOK or listing.available is None:
+            return listing.status
         return listing.available
 
     async def listing(self, bookie: BookieId, ledger_id: int) -> Listing:
@@ -244,14 +246,14 @@ class BookiePool:
         reply = await self._ask(bookie, v3.ListEntriesRequest(header, ledger_id))
         found = reply.response
         if not isinstance(found, v3.ListEntriesResponse) or (
-            found.availability is None and reply.answer is not Code.EOK
+            found.availability is None and reply.status is not Code.EOK
         ):
-            return Listing(reply.answer, None, reply.connection)
+            return Listing(reply.status, None, reply.connection)
         try:
             listed = availability.decode(found.availability or b"")
         except EncodingError:
             return Listing(NoAnswer.NOT_UNDERSTOOD, None, reply.connection)
-        return Listing(reply.answer, listed, reply.connection)
+        return Listing(reply.status, listed, reply.connection)
 
     async def bookie_info(self, bookie: BookieId) -> DiskSpace | Answer:
         """The size of the bookie's disks and their free space, or its reason not to report them."""
@@ -264,7 +266,7 @@ class BookiePool:
                 if total is None or free is None:
                     return NoAnswer.NOT_UNDERSTOOD
                 return DiskSpace(total, free)
-        return reply.answer
+        return reply.status
 
     def suspects(self) -> frozenset[BookieId]:
         """Bookies in quarantine, and those that could not be reached recently, except for batch reads: a bookie that
@@ -277,7 +279,7 @@ class BookiePool:
         )
 
     async def close(self) -> None:
-        """Close all connections; requests outstanding on them are answered CONNECTION_LOST."""
+        """Close all connections; requests outstanding on them end with CONNECTION_LOST."""
         self._is_closed = True
         for link in tuple(self._links.values()):
             await link.close()
@@ -285,7 +287,7 @@ class BookiePool:
     # ---- shared ---------------------------------------------------------------------------------
 
     def _header(self, operation: Operation, priority: int = 0) -> v3.Header:
-        return v3.Header(operation, self._numbers.take(), priority)
+        return v3.Header(operation, self._numbers.reserve(), priority)
 
     def _ask(
         self, bookie: BookieId, request: v3.Request, wait_s: float = 0.0

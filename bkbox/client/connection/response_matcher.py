@@ -2,7 +2,7 @@
 
 - Version 3 and batch reads of version 2 number their requests: a response names its request, and one for no request
   in flight is dropped.
-- Every other response of version 2 names only (opcode, ledger, entry). Equal requests are answered in the order of
+- Every other response of version 2 names only (opcode, ledger, entry). Equal requests get responses in the order of
   sending; a response to no request breaks the protocol.
 
 A request that times out, or is abandoned, keeps its place until its response arrives. So the late response is not
@@ -47,7 +47,7 @@ class Reply(NamedTuple):
     from 1, that brought the response; 0 without a response.
     """
 
-    answer: Answer
+    status: Answer
     entry: memoryview | None = None
     connection: int = 0
     response: bytes | v3.Response | None = None
@@ -56,14 +56,14 @@ class Reply(NamedTuple):
 class Request:
     """One request: its frame until it is sent, and the future of its reply."""
 
-    __slots__ = ("deadline", "frame", "key", "reply", "was_held_up")
+    __slots__ = ("deadline", "frame", "key", "reply", "was_stalled")
 
     def __init__(self, key: Key, frame: bytes, reply: asyncio.Future[Reply]) -> None:
         self.key = key
         self.frame: Buffer = frame
         self.reply = reply
         self.deadline = 0.0
-        self.was_held_up = False
+        self.was_stalled = False
 
     @property
     def is_over(self) -> bool:
@@ -74,43 +74,43 @@ class Request:
         if not self.reply.done():
             self.reply.set_result(reply)
 
-    def fail(self, answer: NoAnswer) -> None:
-        """Fail the request with this answer."""
-        self.end(Reply(answer))
+    def fail(self, status: NoAnswer) -> None:
+        """Fail the request with this status."""
+        self.end(Reply(status))
 
 
-class Answered(NamedTuple):
+class KeyedReply(NamedTuple):
     """A decoded body, and the key of its request."""
 
     key: Key
     reply: Reply
 
 
-Decode = Callable[[memoryview, int], Answered]
+Decode = Callable[[memoryview, int], KeyedReply]
 """Decodes a body with the number of its connection. Raises FrameError."""
 
 
-def decode_v2(body: memoryview, connection: int) -> Answered:
+def decode_v2(body: memoryview, connection: int) -> KeyedReply:
     """Decode a response to a single read."""
     match v2.decode_response(body):
         case v2.ReadResponse(_, code, ledger, entry, data):
             view = None if data is None else memoryview(data)
-            return Answered((v2.OP_READ, ledger, entry), Reply(code, view, connection))
-    raise FrameError("an answer to an opcode that is never sent here")
+            return KeyedReply((v2.OP_READ, ledger, entry), Reply(code, view, connection))
+    raise FrameError("a response to an opcode that is never sent here")
 
 
-def decode_batch(body: memoryview, connection: int) -> Answered:
+def decode_batch(body: memoryview, connection: int) -> KeyedReply:
     """Decode a response to a batch read."""
     head = v2.decode_response(body[:BATCH_ENTRIES_AT])
     if not isinstance(head, v2.BatchReadResponse):
-        raise FrameError("an answer to an opcode that is never sent here")
+        raise FrameError("a response to an opcode that is never sent here")
     batch = bytes(body)
     batch_reads.check_sizes(batch, BATCH_ENTRIES_AT)
     reply = Reply(head.code, None, connection, batch if head.code is Code.EOK else None)
-    return Answered((v2.OP_BATCH_READ, head.request_id), reply)
+    return KeyedReply((v2.OP_BATCH_READ, head.request_id), reply)
 
 
-def decode_v3(body: memoryview, connection: int) -> Answered:
+def decode_v3(body: memoryview, connection: int) -> KeyedReply:
     """Decode a response of version 3."""
     try:
         response = v3.decode_response(body)
@@ -119,16 +119,16 @@ def decode_v3(body: memoryview, connection: int) -> Answered:
     match response:
         case v3.Refused(header, code) | v3.AuthResponse(header, code):
             if code is Code.EOK:
-                raise FrameError(f"{header.operation.name} was answered EOK and nothing else")
-            return Answered((header.operation, header.txn_id), Reply(code, None, connection))
+                raise FrameError(f"{header.operation.name} was answered with a bare EOK")
+            return KeyedReply((header.operation, header.txn_id), Reply(code, None, connection))
         case v3.StartTlsResponse():
-            raise FrameError("an answer to an operation that is never sent here")
+            raise FrameError("a response to an operation that is never sent here")
         case v3.ReadResponse(entry=data):
             view = None if data is None else memoryview(data)
             reply = Reply(response.code, view, connection, response)
         case _:
             reply = Reply(response.code, None, connection, response)
-    return Answered((_OPERATIONS[type(response)], response.txn_id), reply)
+    return KeyedReply((_OPERATIONS[type(response)], response.txn_id), reply)
 
 
 _OPERATIONS: dict[type[v3.Response], Operation] = {
@@ -145,7 +145,7 @@ _OPERATIONS: dict[type[v3.Response], Operation] = {
 class PendingRequests:
     """The requests in flight on one connection: adds by ledger, in batches, and single requests."""
 
-    __slots__ = ("_answer", "_by_key", "_found", "_numbered", "adds", "forgotten")
+    __slots__ = ("_by_key", "_found", "_numbered", "_response", "adds", "forgotten")
 
     def __init__(self, *, numbered: bool) -> None:
         self.adds: dict[int, OutstandingAdds] = {}
@@ -154,7 +154,11 @@ class PendingRequests:
         self._numbered = numbered
         self._by_key: dict[Key, deque[Request]] = {}
         self._found: list[tuple[OutstandingAdds, int, int, int]] = []
+<<<<<<< HEAD
         self._answer = FastResponseV3()
+=======
+        self._response = PlainAnswerV3()
+>>>>>>> dd99a65 (Client and audit: responses have a status, add responses are matched, inspections are called so; jobs set their step)
 
     def add(self, item: Request | AddSend) -> None:
         if isinstance(item, Request):
@@ -165,7 +169,7 @@ class PendingRequests:
             owed = self.adds[item.frames.ledger_id] = OutstandingAdds()
         item.enlist(owed)
 
-    def take_back(self, item: Request | AddSend) -> None:
+    def withdraw(self, item: Request | AddSend) -> None:
         """Remove a request that ended before it was sent; no response will come."""
         if isinstance(item, Request):
             self.forgotten -= not item.reply.cancelled()
@@ -193,34 +197,34 @@ class PendingRequests:
         """Drop what is kept for ledgers that are no longer written."""
         self.adds = {ledger: owed for ledger, owed in self.adds.items() if owed.sends}
 
-    # ---- answers --------------------------------------------------------------------------------
+    # ---- responses --------------------------------------------------------------------------------
 
-    def take_adds(self, data: memoryview, start: int, end: int, connection: int) -> int:
+    def match_adds(self, data: memoryview, start: int, end: int, connection: int) -> int:
         """Handle the responses to adds in data[start:end], whole frames, before anything else; returns the start of
         the first other frame. Raises FrameError.
         """
         found = self._found
         try:
             if self._numbered:
-                start = add_responses.take_v3(data, start, end, self.adds, found, self._answer)
+                start = add_responses.match_v3(data, start, end, self.adds, found, self._response)
             else:
-                start = add_responses.take_v2(data, start, end, self.adds, found)
+                start = add_responses.match_v2(data, start, end, self.adds, found)
         finally:
             unknown = None
             for owed, first, last, number in found:
                 code = code_from_v3(number) if self._numbered else code_from_v2(number)
                 if code is None:  # they get no other response, and the connection ends
                     unknown = number
-                    self._adds_answered(owed, first, last, NoAnswer.CONNECTION_LOST, 0)
+                    self._complete_adds(owed, first, last, NoAnswer.CONNECTION_LOST, 0)
                 else:
-                    self._adds_answered(owed, first, last, code, connection)
+                    self._complete_adds(owed, first, last, code, connection)
             found.clear()
         if unknown is not None:
             raise FrameError(f"a response with the unknown code {unknown}")
         return start
 
-    def _adds_answered(
-        self, owed: OutstandingAdds, first: int, last: int, answer: Answer, connection: int
+    def _complete_adds(
+        self, owed: OutstandingAdds, first: int, last: int, status: Answer, connection: int
     ) -> None:
         sends: deque[AddSend] = owed.sends
         for send in sends:
@@ -229,19 +233,19 @@ class PendingRequests:
             end = min(last, send.last_slot)
             if send.is_over:
                 self.forgotten -= end - first + 1
-            send.answered(first, end, answer, connection)
+            send.complete(first, end, status, connection)
             if end == last:
                 break
             first = end + 1
         while sends and sends[0].left == 0:
             sends.popleft()
 
-    def answered(self, key: Key, reply: Reply, connection: int) -> None:
+    def complete(self, key: Key, reply: Reply, connection: int) -> None:
         """End the request that this response belongs to. Raises FrameError."""
         queue = self._by_key.get(key)
         if queue is None:
             if self._numbered:
-                self._add_answered(key, reply, connection)
+                self._complete_add(key, reply, connection)
                 return
             raise FrameError(f"a response without a request: {key}")
         request = queue.popleft()
@@ -251,17 +255,17 @@ class PendingRequests:
             self.forgotten -= 1
         request.end(reply)
 
-    def _add_answered(self, key: Key, reply: Reply, connection: int) -> None:
+    def _complete_add(self, key: Key, reply: Reply, connection: int) -> None:
         """Handle a response of version 3 that is not plain: it may name nothing but its number."""
         operation, number = key
-        if operation != Operation.ADD_ENTRY or not isinstance(reply.answer, Code):
+        if operation != Operation.ADD_ENTRY or not isinstance(reply.status, Code):
             return
         if number > MAX_ID:  # it was never given to a request
             return
         for owed in self.adds.values():
-            slot = owed.take(number)
+            slot = owed.pop(number)
             if slot >= 0:
-                self._adds_answered(owed, slot, slot, reply.answer, connection)
+                self._complete_adds(owed, slot, slot, reply.status, connection)
                 return
 
     def end_all(self) -> None:

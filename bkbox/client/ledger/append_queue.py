@@ -21,7 +21,7 @@ Future = asyncio.Future[EntryId]
 
 
 class Pending:
-    """The queue of one writer. ``held_bytes``: what the sent and queued entries count for in the window;
+    """The queue of one writer. ``buffered_bytes``: what the sent and queued entries count for in the window;
     ``early_bytes``: the same of early entries; ``next_entry``: the id of the next entry to send; ``gathered``: the
     payloads to send; ``has_own_ids``: True if entries come with their ids.
     """
@@ -31,15 +31,15 @@ class Pending:
         "_ledger",
         "_loop",
         "_waiting",
+        "buffered_bytes",
         "early_bytes",
         "gathered",
         "has_own_ids",
-        "held_bytes",
         "next_entry",
     )
 
     def __init__(self, ledger: LedgerId, loop: asyncio.AbstractEventLoop) -> None:
-        self.held_bytes = self.early_bytes = 0
+        self.buffered_bytes = self.early_bytes = 0
         self.next_entry = 0
         self._ledger = ledger
         self._loop = loop
@@ -55,22 +55,22 @@ class Pending:
         return self._waiting[-1][2] if self._waiting else None
 
     def put(self, payload: bytes) -> int:
-        """Queue the next entry; returns its bytes in the window, for which ``promise`` follows before anything else
+        """Queue the next entry; returns its bytes in the window, for which ``new_future`` follows before anything else
         happens.
         """
         self.gathered.append(payload)
         self.next_entry += 1
-        held = ADD_OVERHEAD_BYTES + len(payload)
-        self.held_bytes += held
-        return held
+        size = ADD_OVERHEAD_BYTES + len(payload)
+        self.buffered_bytes += size
+        return size
 
-    def promise(self, held: int) -> Future:
-        """The future of the last entry, and of all since the previous future, which count for ``held`` bytes."""
+    def new_future(self, size: int) -> Future:
+        """The future of the last entry, and of all since the previous future, which count for ``size`` bytes."""
         future: Future = asyncio.Future(loop=self._loop)  # as create_future() does, a call less
-        self._waiting.append((self.next_entry - 1, held, future))
+        self._waiting.append((self.next_entry - 1, size, future))
         return future
 
-    def take(self) -> list[bytes]:
+    def pop_all(self) -> list[bytes]:
         """``gathered``, which is empty afterwards."""
         gathered, self.gathered = self.gathered, []
         return gathered
@@ -85,9 +85,9 @@ class Pending:
                 "append each with entry_id="
             )
 
-    def is_next(self, wanted: int) -> bool:
+    def is_next(self, entry: int) -> bool:
         """True if an entry with this id can be sent now, and is not early. Raises EntryIdError, InvalidIdError."""
-        number = arguments.entry(wanted)
+        number = arguments.entry(entry)
         if self._early is None:
             if self.next_entry:
                 raise EntryIdError(
@@ -112,9 +112,9 @@ class Pending:
         """Queue the early entries that follow the entry put last."""
         while self._early and (early := self._early.pop(self.next_entry, None)) is not None:
             payload, future = early
-            held = self.put(payload)
-            self.early_bytes -= held
-            self._waiting.append((self.next_entry - 1, held, future))
+            size = self.put(payload)
+            self.early_bytes -= size
+            self._waiting.append((self.next_entry - 1, size, future))
 
     # ---- outcomes -------------------------------------------------------------------------------
 
@@ -122,8 +122,8 @@ class Pending:
         """Every entry up to this one is acknowledged."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= last:
-            entry, held, future = waiting.popleft()
-            self.held_bytes -= held
+            entry, size, future = waiting.popleft()
+            self.buffered_bytes -= size
             if not future.done():
                 future.set_result(entry)
 
@@ -147,7 +147,7 @@ class Pending:
         self.gathered.clear()
         self._waiting.clear()
         self._no_more_early()
-        self.held_bytes = 0
+        self.buffered_bytes = 0
 
     def _no_more_early(self) -> None:
         self.early_bytes = 0

@@ -82,16 +82,16 @@ class BatchReads:
     async def _ask(
         self, bookie: BookieId, first: EntryId, count: int, max_bytes: int, verify: Verify[Found]
     ) -> Found | None:
-        asked = self._access.pool.read_batch(
+        request = self._access.pool.read_batch(
             bookie, self._access.ledger_id, first, count, max_bytes
         )
         reply = Reply(NoAnswer.TIMEOUT)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._access.options.speculative_read_s):
-                reply = await asked
-        if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
+                reply = await request
+        if reply.status in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
             self._without.add(bookie)
-        if reply.answer is NoAnswer.TIMEOUT:
+        if reply.status is NoAnswer.TIMEOUT:
             self._access.pool.health.slow(bookie)
         if not isinstance(reply.response, bytes):
             return None

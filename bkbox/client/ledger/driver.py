@@ -89,7 +89,7 @@ class Driver:
         wait_until: float = 0.0,
     ) -> None:
         """``wait_until``: event-loop time up to which bookies may delay the response to a long poll."""
-        self.unanswered_bytes = 0
+        self.in_flight_bytes = 0
         """Bytes of all adds handed over and not answered, each copy counted, plus ADD_OVERHEAD_BYTES each."""
         self._last_adds: dict[BookieId, tuple[SendAdds, EntryId]] = {}
         self._packer: AddPacker | None = None
@@ -105,14 +105,14 @@ class Driver:
 
     def feed(self, event: Event) -> None:
         """Have the machine handle an event now. Raises what the machine raises."""
-        self.carry_out(self._handle(event))
+        self.execute(self._handle(event))
 
     def post(self, event: Event) -> None:
         """Have the machine handle an event in the next ``step``."""
         self._events.append(event)
         self._wake.set()
 
-    def carry_out(self, effects: Iterable[Effect]) -> None:
+    def execute(self, effects: Iterable[Effect]) -> None:
         """Send the requests among these effects, keep the outcomes for ``step``."""
         for effect in effects:
             match effect:
@@ -121,20 +121,20 @@ class Driver:
                 case SendForce():
                     for token, bookie in effect.targets:
                         reply = self._access.pool.force(bookie, self._access.ledger_id)
-                        reply.add_done_callback(partial(self._force_answered, token))
+                        reply.add_done_callback(partial(self._on_force_response, token))
                 case SendRead():
                     self._send_read(effect)
                 case SendReadLac():
                     self._on_reply(
                         self._access.pool.read_lac(effect.bookie, self._access.ledger_id),
-                        partial(self._lac_answer, effect),
+                        partial(self._lac_event, effect),
                     )
                 case SendPoll():
                     self._send_poll(effect)
                 case ReadMetadata() | WriteMetadata() | PickReplacements():
                     task = asyncio.get_running_loop().create_task(self._ask_store(effect))
                     self._tasks.add(task)
-                    task.add_done_callback(self._store_answered)
+                    task.add_done_callback(self._on_store_result)
                 case _:
                     self._outcomes.append(effect)
                     self._wake.set()
@@ -176,11 +176,11 @@ class Driver:
         for token, bookie, entries in effect.targets:
             self._last_adds[bookie] = effect, EntryId(entries[-1])
             frames = run.of(entries)
-            self.unanswered_bytes += _held_bytes(frames, 0, len(entries) - 1)
+            self.in_flight_bytes += _buffered_bytes(frames, 0, len(entries) - 1)
             self._access.pool.add_run(
                 bookie,
                 frames,
-                partial(self._adds_answered, token, bookie, frames),
+                partial(self._on_adds_complete, token, bookie, frames),
                 needs_v3=effect.deferred_sync or self._access.synced,
             )
 
@@ -200,55 +200,55 @@ class Driver:
         last = self._last_adds.get(bookie)
         return None if last is None else self._packer_for(last[0]).single(*last)
 
-    def _adds_answered(
+    def _on_adds_complete(
         self,
         token: int,
         bookie: BookieId,
         frames: AddFrames,
         first: int,
         last: int,
-        answer: Answer,
+        status: Answer,
         connection: int,
     ) -> None:
-        if answer is not Code.EOK:
-            self._access.pool.health.failed(bookie, answer)
-        self.unanswered_bytes -= _held_bytes(frames, first, last)
+        if status is not Code.EOK:
+            self._access.pool.health.failed(bookie, status)
+        self.in_flight_bytes -= _buffered_bytes(frames, first, last)
         entries = frames.entries
         self.post(
-            AddsAnswered(token, EntryId(entries[first]), EntryId(entries[last]), answer, connection)
+            AddsAnswered(token, EntryId(entries[first]), EntryId(entries[last]), status, connection)
         )
 
-    def _force_answered(self, token: int, reply: asyncio.Future[Reply]) -> None:
+    def _on_force_response(self, token: int, reply: asyncio.Future[Reply]) -> None:
         if not reply.cancelled():
-            answer, _, connection, _ = reply.result()
-            self.post(ForceAnswered(token, answer, connection))
+            status, _, connection, _ = reply.result()
+            self.post(ForceAnswered(token, status, connection))
 
     def _send_read(self, effect: SendRead) -> None:
         fence_key = self._access.master_key if effect.fence else None
         reply = self._access.pool.read(
             effect.bookie, self._access.ledger_id, effect.entry_id, fence_key
         )
-        self._on_reply(reply, partial(self._read_answer, effect), effect.bookie)
+        self._on_reply(reply, partial(self._read_event, effect), effect.bookie)
 
-    def _read_answer(self, effect: SendRead, reply: Reply) -> Event:
-        answer, data, _, _ = reply
-        if answer is Code.EOK or (data is not None and effect.entry_id != NO_ENTRY):
+    def _read_event(self, effect: SendRead, reply: Reply) -> Event:
+        status, data, _, _ = reply
+        if status is Code.EOK or (data is not None and effect.entry_id != NO_ENTRY):
             entry = self._verified(data, effect.entry_id)
             if entry is not None:
                 # Also if a bookie in limbo sends the entry beside a code that says it cannot tell.
                 return ReadAnswered(effect.token, Code.EOK, entry)
-            if answer is Code.EOK:
-                answer = NoAnswer.BAD_DIGEST
-        self._access.pool.health.failed(effect.bookie, answer)
-        return ReadAnswered(effect.token, answer)
+            if status is Code.EOK:
+                status = NoAnswer.BAD_DIGEST
+        self._access.pool.health.failed(effect.bookie, status)
+        return ReadAnswered(effect.token, status)
 
-    def _lac_answer(self, effect: SendReadLac, reply: Reply) -> Event:
+    def _lac_event(self, effect: SendReadLac, reply: Reply) -> Event:
         """Fields that its digest covers are valid, even beside a failure code. One invalid part makes the
         response unknown.
         """
-        answer = reply.answer
+        status = reply.status
         if not isinstance(reply.response, v3.ReadLacResponse):
-            return LacAnswered(effect.token, answer)
+            return LacAnswered(effect.token, status)
         lacs: list[EntryId] = []
         try:
             if reply.response.lac_body is not None:
@@ -256,8 +256,8 @@ class Driver:
             if reply.response.last_entry is not None:
                 lacs.append(self._access.digests.verify(reply.response.last_entry, None).lac)
         except DigestError:
-            answer = NoAnswer.BAD_DIGEST
-        return LacAnswered(effect.token, answer, max(lacs, default=None))
+            status = NoAnswer.BAD_DIGEST
+        return LacAnswered(effect.token, status, max(lacs, default=None))
 
     def _send_poll(self, effect: SendPoll) -> None:
         left_s = max(self._wait_until - asyncio.get_running_loop().time(), 0.0)
@@ -267,11 +267,11 @@ class Driver:
             effect.previous_lac,
             left_s if effect.wait else 0.0,
         )
-        self._on_reply(reply, partial(self._poll_answer, effect))
+        self._on_reply(reply, partial(self._poll_event, effect))
 
-    def _poll_answer(self, effect: SendPoll, reply: Reply) -> Event:
-        if reply.answer is not Code.EOK or not isinstance(reply.response, v3.ReadResponse):
-            return PollAnswered(effect.token, reply.answer)
+    def _poll_event(self, effect: SendPoll, reply: Reply) -> Event:
+        if reply.status is not Code.EOK or not isinstance(reply.response, v3.ReadResponse):
+            return PollAnswered(effect.token, reply.status)
         lac = EntryId(reply.response.max_lac if reply.response.max_lac is not None else NO_ENTRY)
         entry = None
         if reply.entry is not None:
@@ -331,7 +331,7 @@ class Driver:
         except MetadataError as error:
             return MetadataFailed(token, error)
 
-    def _store_answered(self, task: asyncio.Task[Event]) -> None:
+    def _on_store_result(self, task: asyncio.Task[Event]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return
@@ -342,7 +342,7 @@ class Driver:
             self.crash(error)
 
 
-def _held_bytes(frames: AddFrames, first: int, last: int) -> int:
+def _buffered_bytes(frames: AddFrames, first: int, last: int) -> int:
     """Size of the adds with these indices."""
     count = last - first + 1
     return frames.offsets[last + 1] - frames.offsets[first] + count * ADD_OVERHEAD_BYTES
@@ -381,13 +381,13 @@ async def run(
     if speculate_s is not None:
         timer = loop.call_later(speculate_s, slow, speculate_s)
     try:
-        driver.carry_out(machine.start())
+        driver.execute(machine.start())
         outcomes: list[Outcome] = []
         while not outcomes:
             outcomes = await driver.step()
         if isinstance(outcomes[0], Failed):
             raise outcomes[0].error
-        while driver.unanswered_bytes:
+        while driver.in_flight_bytes:
             await driver.step()
         return outcomes[0]
     finally:

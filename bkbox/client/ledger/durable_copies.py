@@ -55,13 +55,13 @@ async def _ask(access: LedgerAccess, bookie: BookieId) -> Report:
     pool, ledger = access.pool, access.ledger_id
     listing = await pool.listing(bookie, ledger)
     if listing.available is None:
-        return Report(bookie, listing.answer)
+        return Report(bookie, listing.status)
     reply = await pool.read_lac(bookie, ledger, persisted=True)
     response = reply.response
     if not isinstance(response, v3.ReadLacResponse) or response.durable_entry is None:
         reply = await pool.force(bookie, ledger)
-        if reply.answer is not Code.EOK:
-            return Report(bookie, reply.answer)
+        if reply.status is not Code.EOK:
+            return Report(bookie, reply.status)
     if reply.connection != listing.connection:
         return Report(bookie, NoAnswer.CONNECTION_LOST)
     return Report(bookie, Code.EOK, listed=listing.available, last=NO_ENTRY)

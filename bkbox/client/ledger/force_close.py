@@ -36,7 +36,7 @@ from bkbox.wire.metadata.loss import LossRecord, with_loss
 
 log = logging.getLogger(__name__)
 
-_RANGES_KEPT = 1000
+_RANGES_MAX = 1000
 """Ranges of entries that a record lists, of each kind."""
 
 
@@ -71,7 +71,7 @@ class ForceClose:
 
     async def plan(self) -> tuple[ForceClosePlan, LedgerInspection]:
         """The plan as of now; changes nothing."""
-        return await self._look(await self._read())
+        return await self._inspect(await self._read())
 
     async def end(self, agreed: ForceClosePlan, at_ms: int, by: str = "", run: str = "") -> Ended:
         """Carry out the agreed plan. ``at_ms``, ``by`` and ``run`` are for the record (LossRecord).
@@ -91,7 +91,7 @@ class ForceClose:
                     return Ended(closed, 0, ())
         found = await self._read()
         unfenced = await self._fence(found.value)
-        plan, survey = await self._look(found)
+        plan, inspection = await self._inspect(found)
         if found.value.state is LedgerState.CLOSED and not plan.holes:
             return Ended(found.value, 0, ())  # another client was faster
         if plan.gives_up_more_than(agreed):
@@ -99,12 +99,12 @@ class ForceClose:
                 f"ledger {self._access.ledger_id} was not ended: more would be lost by now than was agreed to (it "
                 f"would end at entry {plan.end}); run the command again to see it"
             )
-        record = record_of(plan, survey, at_ms, by, run)
+        record = record_of(plan, inspection, at_ms, by, run)
         is_noted = plan.plug and bool(plan.holes)
         if is_noted:
             # First: a no-op entry that is already there looks like a found one.
             found = await self._store(with_loss(found.value, record), found.version)
-        thin, length = await self._write(plan, survey)
+        thin, length = await self._write(plan, inspection)
         if not plan.closes:
             return Ended(found.value, thin, unfenced, record)
         noted = found.value if is_noted else with_loss(found.value, record)
@@ -121,57 +121,57 @@ class ForceClose:
         log.warning("ledger %d was ended with loss accepted: %s", closed.ledger_id, record.text)
         return Ended(found.value, thin, unfenced, record)
 
-    async def _look(
+    async def _inspect(
         self, found: Versioned[LedgerMetadata]
     ) -> tuple[ForceClosePlan, LedgerInspection]:
         """An entry is a hole only if every bookie of its write set was asked for that very entry."""
-        surveyor = LedgerInspector(self._access, found.value, found.version)
-        survey = await surveyor.survey(whole_tail=True)
+        inspector = LedgerInspector(self._access, found.value, found.version)
+        inspection = await inspector.inspect(whole_tail=True)
         while True:
-            plan = ending(survey.metadata, survey.reports, plug=self._plug)
-            if not await surveyor.read_unread(plan.holes):
-                return plan, survey
+            plan = ending(inspection.metadata, inspection.reports, plug=self._plug)
+            if not await inspector.read_unread(plan.holes):
+                return plan, inspection
 
     async def _fence(self, metadata: LedgerMetadata) -> tuple[BookieId, ...]:
         if metadata.state is LedgerState.CLOSED:
             return ()
-        surveyor = LedgerInspector(self._access, metadata, 0)
+        inspector = LedgerInspector(self._access, metadata, 0)
         bookies = sorted(metadata.bookies())
-        answers = await asyncio.gather(
-            *(surveyor.read(bookie, NO_ENTRY, fence=True) for bookie in bookies)
+        responses = await asyncio.gather(
+            *(inspector.read(bookie, NO_ENTRY, fence=True) for bookie in bookies)
         )
         # A bookie in limbo is fenced, and says EIO or 'unknown' about its last entry.
         return tuple(
             bookie
-            for bookie, (answer, _) in zip(bookies, answers, strict=True)
-            if not isinstance(answer, Code) or answer is Code.EUA
+            for bookie, (status, _) in zip(bookies, responses, strict=True)
+            if not isinstance(status, Code) or status is Code.EUA
         )
 
     # ---- entries --------------------------------------------------------------------------------
 
-    async def _write(self, plan: ForceClosePlan, survey: LedgerInspection) -> tuple[int, int]:
+    async def _write(self, plan: ForceClosePlan, inspection: LedgerInspection) -> tuple[int, int]:
         """Write back and fill gaps, in order; returns the number of thin entries, and the ledger's length up to its
         end.
         """
         holes = {entry for hole in plan.holes for entry in hole} if plan.plug else set()
-        behind = range(plan.diagnosis.lac + 1, plan.end + 1) if plan.closes else range(0)
+        tail = range(plan.diagnosis.lac + 1, plan.end + 1) if plan.closes else range(0)
         thin = 0
         length, length_upto = plan.metadata.length, -2
-        for entry in sorted(holes.union(behind)):
+        for entry in sorted(holes.union(tail)):
             if entry in holes:
                 if length_upto != entry - 1:
-                    length = await self._length_before(survey, entry)
+                    length = await self._length_before(inspection, entry)
                 lac = min(plan.diagnosis.lac, entry - 1) if plan.closes else entry - 1
                 data = self._access.digests.package(entry, lac, length, b"")
             else:
-                found = await self._find(survey, entry)
+                found = await self._find(inspection, entry)
                 length = found.length
                 data = self._access.digests.package(entry, found.lac, found.length, found.payload)
             length_upto = entry
             took = await self._add(plan.metadata, entry, data)
             thin += took < plan.metadata.ack_quorum
         if plan.closes:
-            length = await self._length_before(survey, plan.end + 1)
+            length = await self._length_before(inspection, plan.end + 1)
         return thin, length
 
     async def _add(self, metadata: LedgerMetadata, entry: int, data: bytes) -> int:
@@ -185,32 +185,32 @@ class ForceClose:
                 for bookie in bookies
             )
         )
-        took = sum(reply.answer is Code.EOK for reply in replies)
+        took = sum(reply.status is Code.EOK for reply in replies)
         if took == 0:
-            said = describe((b, r.answer) for b, r in zip(bookies, replies, strict=True))
+            statuses = describe((b, r.status) for b, r in zip(bookies, replies, strict=True))
             raise RecoveryAbortedError(
-                f"ledger {access.ledger_id} was not closed: entry {entry} could be written nowhere: {said}"
+                f"ledger {access.ledger_id} was not closed: entry {entry} could be written nowhere: {statuses}"
             )
         return took
 
-    async def _find(self, survey: LedgerInspection, entry: int) -> VerifiedEntry:
+    async def _find(self, inspection: LedgerInspection, entry: int) -> VerifiedEntry:
         """An entry that the inspection has seen."""
-        surveyor = LedgerInspector(self._access, survey.metadata, survey.version)
-        for bookie in write_set_of(survey.metadata, entry):
-            if survey.reports[bookie].evidence(entry) is Evidence.POSITIVE:
-                _, found = await surveyor.read(bookie, entry)
+        inspector = LedgerInspector(self._access, inspection.metadata, inspection.version)
+        for bookie in write_set_of(inspection.metadata, entry):
+            if inspection.reports[bookie].evidence(entry) is Evidence.POSITIVE:
+                _, found = await inspector.read(bookie, entry)
                 if found is not None:
                     return found
         raise RecoveryAbortedError(
             f"ledger {self._access.ledger_id} was not closed: entry {entry} was there a moment ago and cannot be read"
         )
 
-    async def _length_before(self, survey: LedgerInspection, entry: int) -> int:
+    async def _length_before(self, inspection: LedgerInspection, entry: int) -> int:
         """Payload bytes up to the last found entry before this one."""
         for before in range(entry - 1, -1, -1):
-            bookies = write_set_of(survey.metadata, before)
-            if any(survey.reports[b].evidence(before) is Evidence.POSITIVE for b in bookies):
-                return (await self._find(survey, before)).length
+            bookies = write_set_of(inspection.metadata, before)
+            if any(inspection.reports[b].evidence(before) is Evidence.POSITIVE for b in bookies):
+                return (await self._find(inspection, before)).length
         return 0
 
     # ---- the end --------------------------------------------------------------------------------
@@ -225,25 +225,25 @@ class ForceClose:
 
 
 def record_of(
-    plan: ForceClosePlan, survey: LedgerInspection, at_ms: int, by: str, run: str
+    plan: ForceClosePlan, inspection: LedgerInspection, at_ms: int, by: str, run: str
 ) -> LossRecord:
     """The loss that carrying out the plan causes."""
     silent = {
         str(report.bookie): report.silence
-        for report in survey.reports.values()
+        for report in inspection.reports.values()
         if not report.alive or report.limbo
     }
     return LossRecord(
         at_ms=at_ms,
         end=plan.end,
-        lost=text_of(plan.acknowledged, most=_RANGES_KEPT),
-        dropped=text_of(plan.dropped, most=_RANGES_KEPT),
-        plugged=text_of(plan.holes, most=_RANGES_KEPT) if plan.plug else "",
+        lost=text_of(plan.acknowledged, most=_RANGES_MAX),
+        dropped=text_of(plan.dropped, most=_RANGES_MAX),
+        plugged=text_of(plan.holes, most=_RANGES_MAX) if plan.plug else "",
         by=by,
         run=run,
         last_add_confirmed=plan.diagnosis.lac if plan.closes else plan.end,
         lost_entries=count_of(plan.acknowledged),
-        doubtful=text_of(plan.doubtful, most=_RANGES_KEPT),
+        doubtful=text_of(plan.doubtful, most=_RANGES_MAX),
         unknown_after=plan.unknown_after,
         silent=silent,
     )

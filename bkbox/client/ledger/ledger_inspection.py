@@ -64,15 +64,15 @@ class LedgerInspector:
         self._reads: dict[BookieId, dict[int, Answer]] = {}
         self._reports: dict[BookieId, Report] = {}
 
-    async def survey(self, *, whole_tail: bool = False) -> LedgerInspection:
+    async def inspect(self, *, whole_tail: bool = False) -> LedgerInspection:
         """Inspect the ledger. ``whole_tail``: read on behind the end of a recovery, to the last entry that any bookie
         is known to have, and beyond while each next entry exists.
         """
         bookies = sorted(self._metadata.bookies())
         self._reads = {bookie: {} for bookie in bookies}
-        answers = await asyncio.gather(*map(self._ask, bookies))
-        reports = self._reports = dict(zip(bookies, answers, strict=True))
-        await asyncio.gather(*(self._read_unlisted(report) for report in answers))
+        inspected = await asyncio.gather(*map(self._ask, bookies))
+        reports = self._reports = dict(zip(bookies, inspected, strict=True))
+        await asyncio.gather(*(self._read_unlisted(report) for report in inspected))
         if self._metadata.state is not LedgerState.CLOSED:
             await self._read_tail(reports, whole=whole_tail)
         return LedgerInspection(self._metadata, self._version, reports)
@@ -87,11 +87,11 @@ class LedgerInspector:
         reply = await self._access.pool.read(bookie, self._access.ledger_id, entry, key)
         if reply.entry is None:
             # An EOK without an entry says nothing.
-            answer = reply.answer
-            return (NoAnswer.NOT_UNDERSTOOD if answer is Code.EOK else answer), None
+            status = reply.status
+            return (NoAnswer.NOT_UNDERSTOOD if status is Code.EOK else status), None
         try:
-            wanted = None if entry == NO_ENTRY else entry
-            return Code.EOK, self._access.digests.verify(reply.entry, wanted)
+            expected_entry = None if entry == NO_ENTRY else entry
+            return Code.EOK, self._access.digests.verify(reply.entry, expected_entry)
         except DigestError:
             return NoAnswer.BAD_DIGEST, None
 
@@ -109,20 +109,20 @@ class LedgerInspector:
 
     async def _note(self, bookie: BookieId, entry: int) -> None:
         async with self._slots:
-            answer, found = await self.read(bookie, entry)
-        self._reads[bookie][entry] = answer
+            status, found = await self.read(bookie, entry)
+        self._reads[bookie][entry] = status
         if found is not None and found.lac > self._reports[bookie].lac:
             # The last entry says most, but if it cannot be read another one has to.
             self._reports[bookie] = replace(self._reports[bookie], lac=found.lac)
 
     async def _read_everywhere(self, entries: Iterable[int]) -> None:
-        wanted = [
+        expected_entry = [
             (bookie, entry)
             for entry in entries
             for bookie in dict.fromkeys(write_set_of(self._metadata, entry))
             if entry not in self._reads[bookie]
         ]
-        await asyncio.gather(*(self._note(bookie, entry) for bookie, entry in wanted))
+        await asyncio.gather(*(self._note(bookie, entry) for bookie, entry in expected_entry))
 
     async def _read_tail(self, reports: Reports, *, whole: bool) -> None:
         """Read what a recovery would, as far as it would."""
@@ -154,7 +154,7 @@ class LedgerInspector:
 
     async def _ask(self, bookie: BookieId) -> Report:
         pool, ledger = self._access.pool, self._access.ledger_id
-        lac_reply, listing, (answer, last) = await asyncio.gather(
+        lac_reply, listing, (status, last) = await asyncio.gather(
             pool.read_lac(bookie, ledger), pool.listing(bookie, ledger), self.read(bookie, -1)
         )
         lacs = [NO_ENTRY, *self._lacs(lac_reply)]
@@ -163,18 +163,18 @@ class LedgerInspector:
         if isinstance(response, v3.ReadLacResponse):
             fenced, limbo = response.fenced, response.limbo
         if limbo is None:
-            limbo = _limbo(answer, lac_reply.answer, listing.answer)
+            limbo = _limbo(status, lac_reply.status, listing.status)
         lasts = [NO_ENTRY]
         if last is not None:
             lasts.append(last.entry_id)
             lacs.append(last.lac)
         if listing.available is not None:
             lasts += [EntryId(group.end - 1) for group in listing.available.groups]
-        if limbo and answer is Code.EIO:
-            answer = Code.EUNKNOWNLEDGERSTATE  # version 2 has no code for it
+        if limbo and status is Code.EIO:
+            status = Code.EUNKNOWNLEDGERSTATE  # version 2 has no code for it
         return Report(
             bookie,
-            answer,
+            status,
             fenced,
             limbo,
             listing.available,
@@ -196,10 +196,10 @@ class LedgerInspector:
                 yield digests.verify(reply.response.last_entry, None).lac
 
 
-def _limbo(answer: Answer, *others: Answer) -> bool | None:
+def _limbo(status: Answer, *others: Answer) -> bool | None:
     """True if the responses to a read of the last entry, and to others, show limbo on a bookie that does not report
     it: in limbo Java's bookie never gives its last entry. None: unknown.
     """
-    if Code.EUNKNOWNLEDGERSTATE in (answer, *others):
+    if Code.EUNKNOWNLEDGERSTATE in (status, *others):
         return True
-    return None if answer.evidence is Evidence.UNKNOWN else False
+    return None if status.evidence is Evidence.UNKNOWN else False

@@ -119,20 +119,20 @@ class LedgerReader:
         Returns the LAC, and the entry; None instead of the entry after a time-out, or if the ledger is closed before
         it. Raises UnknownEntryError if no bookie can tell, NoSuchLedgerError, MetadataError, and as ``read_entry``.
         """
-        wanted = arguments.entry(entry)
+        number = arguments.entry(entry)
         wait_s = arguments.seconds("timeout_s", timeout_s)
         await self._refresh()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         async with self._watch() as watch:
-            while wanted > self.last_add_confirmed and not self.is_closed:
+            while number > self.last_add_confirmed and not self.is_closed:
                 left_s = max(deadline - loop.time(), 0.0)
-                polled = await watch.unless_changed(self._poll(wanted, left_s))
+                polled = await watch.unless_changed(self._poll(number, left_s))
                 if polled is not None and polled.entry is not None:
                     return self.last_add_confirmed, polled.entry
                 if polled is not None:
                     break
-        found = await self._read(wanted) if wanted <= self.last_add_confirmed else None
+        found = await self._read(number) if number <= self.last_add_confirmed else None
         return self.last_add_confirmed, found
 
     async def _poll(self, entry: EntryId, wait_s: float) -> Polled:
@@ -164,9 +164,9 @@ class LedgerReader:
         Raises NoSuchEntryError (also for an entry past the end or the LAC), UnknownEntryError,
         MetadataError; InvalidIdError for an id below 0.
         """
-        wanted = arguments.entry(entry)
-        await self._must_be_confirmed(wanted)
-        return await self._read(wanted)
+        number = arguments.entry(entry)
+        await self._must_be_confirmed(number)
+        return await self._read(number)
 
     async def read_last(self) -> Entry | None:
         """The last confirmed entry, None if there is none. Raises as ``read_entry``."""
@@ -254,9 +254,9 @@ class LedgerReader:
         loop = asyncio.get_running_loop()
         try:
             while next_entry <= last or ahead:
-                room, run_length = self._read_ahead(largest)
+                space, run_length = self._read_ahead(largest)
                 while next_entry <= last and (
-                    not ahead or next_entry + run_length - ahead[0][0].start <= room
+                    not ahead or next_entry + run_length - ahead[0][0].start <= space
                 ):
                     entries = range(next_entry, min(next_entry + run_length, last + 1))
                     ahead.append((entries, loop.create_task(self._read_run(entries))))
@@ -277,12 +277,12 @@ class LedgerReader:
 
     def _read_ahead(self, largest: int) -> tuple[int, int]:
         """The number of entries to buffer, and to request at once, if each has ``largest`` bytes."""
-        room = self._access.options.read_ahead_bytes // largest
+        space = self._access.options.read_ahead_bytes // largest
         if not self._batches.help_with(self._metadata):
-            return min(max(room, 1), SINGLES_AHEAD_MAX), 1
-        room = min(max(room, 1), ENTRIES_AHEAD_MAX)
+            return min(max(space, 1), SINGLES_AHEAD_MAX), 1
+        space = min(max(space, 1), ENTRIES_AHEAD_MAX)
         fit = self._access.options.frame_bytes_max // (largest + _FRAME_OVERHEAD_BYTES)
-        return room, max(min(room // _RUNS_AHEAD, fit), 1)
+        return space, max(min(space // _RUNS_AHEAD, fit), 1)
 
     async def _read_run(self, entries: range) -> list[Entry]:
         """These entries, or those before the first one that cannot be read, if there are any."""
@@ -290,8 +290,8 @@ class LedgerReader:
         max_bytes = self._access.options.frame_bytes_max
         try:
             while len(found) < len(entries):
-                rest = entries[len(found) :]
-                found += await self._read_some(EntryId(rest.start), len(rest), max_bytes)
+                remaining = entries[len(found) :]
+                found += await self._read_some(EntryId(remaining.start), len(remaining), max_bytes)
         except (LedgerError, MetadataError):
             if not found:
                 raise

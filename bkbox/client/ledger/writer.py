@@ -58,7 +58,7 @@ class LedgerWriter(ClosedAtEnd):
         self._on_end = on_end
         self._driver = Driver(machine.handle, access)
         self._forces: deque[asyncio.Future[EntryId]] = deque()
-        self._room = asyncio.Event()
+        self._space = asyncio.Event()
         self._closing: asyncio.Future[LedgerMetadata] | None = None
         self._is_closed = False
         self._was_left = False
@@ -69,10 +69,10 @@ class LedgerWriter(ClosedAtEnd):
             options.frame_bytes_max - overhead - HEADER_BYTES - access.digests.digest_size
         )
         self._window_bytes = options.window_bytes
-        self._unanswered_bytes_max = options.window_bytes * access.write_quorum
+        self._in_flight_bytes_max = options.window_bytes * access.write_quorum
         loop = asyncio.get_running_loop()
         self._pending = Pending(access.ledger_id, loop)
-        self._tending = WriterBackground(access, machine, self._driver, explicit_lac_interval_s)
+        self._background = WriterBackground(access, machine, self._driver, explicit_lac_interval_s)
         self._task = loop.create_task(self._run())
         self._task.add_done_callback(self._ended)
 
@@ -139,27 +139,27 @@ class LedgerWriter(ClosedAtEnd):
         first_to_come = pending.next_entry
         entries: list[EntryId] = []
         futures: list[asyncio.Future[EntryId]] = []
-        held = 0
+        size = 0
         try:
             for payload in arguments.iterable("payloads", payloads):
                 if self._is_full() or pending.next_entry - first_to_come >= _APPENDS_PER_TURN:
-                    if held:
-                        futures.append(pending.promise(held))
-                    held = 0
+                    if size:
+                        futures.append(pending.new_future(size))
+                    size = 0
                     await asyncio.sleep(0)
                     await self.drain()
                     first_to_come = pending.next_entry
                 entries.append(EntryId(pending.next_entry))
-                held += self._gather(payload)
-            if held:
-                futures.append(pending.promise(held))
-            held = 0
+                size += self._gather(payload)
+            if size:
+                futures.append(pending.new_future(size))
+            size = 0
             for future in futures:
                 await future
             return entries
         finally:
-            if held:
-                futures.append(pending.promise(held))
+            if size:
+                futures.append(pending.new_future(size))
             for future in futures:
                 if not future.cancel() and not future.cancelled():
                     future.exception()
@@ -179,7 +179,7 @@ class LedgerWriter(ClosedAtEnd):
             pending.must_have_no_ids()
         if self._is_full():
             raise self._window_is_full()
-        return pending.promise(self._gather(payload))
+        return pending.new_future(self._gather(payload))
 
     def _append_as(self, entry_id: int, payload: bytes) -> asyncio.Future[EntryId]:
         self._access.binding.check()
@@ -190,13 +190,13 @@ class LedgerWriter(ClosedAtEnd):
             raise self._window_is_full()
         if is_early:
             return pending.put_out_of_order(entry_id, self._checked(payload))
-        future = pending.promise(self._gather(payload))
+        future = pending.new_future(self._gather(payload))
         pending.follow()
-        self._room.set()  # one fewer is early
+        self._space.set()  # one fewer is early
         return future
 
     def _gather(self, payload: bytes) -> int:
-        """Queue an entry; returns its bytes in the window, for which ``promise`` follows before anything else
+        """Queue an entry; returns its bytes in the window, for which ``new_future`` follows before anything else
         happens.
         """
         if self._machine.failure is not None or self._was_left:
@@ -222,9 +222,9 @@ class LedgerWriter(ClosedAtEnd):
 
     def _hand_over(self) -> None:
         """Send the queued entries."""
-        gathered = self._pending.take()
-        if gathered and self._machine.failure is None:
-            self._feed(Append(gathered))
+        queued = self._pending.pop_all()
+        if queued and self._machine.failure is None:
+            self._feed(Append(queued))
 
     def _feed(self, event: Append | Force | Close) -> None:
         """Have the machine handle an event. An error ends the task, and fails every waiting caller."""
@@ -261,8 +261,8 @@ class LedgerWriter(ClosedAtEnd):
             arguments.entry(entry_id)
         self._access.binding.check_place()
         while self._is_full(is_early=entry_id is not None and entry_id > self._pending.next_entry):
-            self._room.clear()
-            await self._room.wait()
+            self._space.clear()
+            await self._space.wait()
 
     def _is_full(self, *, is_early: bool = False) -> bool:
         """True if the window is full for an entry that can be sent, or for an early one. Early entries do not count
@@ -270,8 +270,8 @@ class LedgerWriter(ClosedAtEnd):
         """
         pending = self._pending
         if (
-            pending.held_bytes < self._window_bytes
-            and self._driver.unanswered_bytes < self._unanswered_bytes_max
+            pending.buffered_bytes < self._window_bytes
+            and self._driver.in_flight_bytes < self._in_flight_bytes_max
             and not (is_early and pending.early_bytes >= self._window_bytes)
         ):
             return False
@@ -280,7 +280,7 @@ class LedgerWriter(ClosedAtEnd):
     def _window_is_full(self) -> WindowFullError:
         return WindowFullError(
             f"the writer of ledger {self.ledger_id} holds "
-            f"{self._pending.held_bytes + self._pending.early_bytes} bytes that are not acknowledged"
+            f"{self._pending.buffered_bytes + self._pending.early_bytes} bytes that are not acknowledged"
         )
 
     # ---- end ------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class LedgerWriter(ClosedAtEnd):
         if self._end is not None:
             raise self._end
         self._was_left = True
-        self._room.set()
+        self._space.set()
         self._pending.closed()
         if durable and not self._is_closed and self._closing is None:
             self._hand_over()
@@ -337,14 +337,14 @@ class LedgerWriter(ClosedAtEnd):
     # ---- the task that drives the machine -------------------------------------------------------
 
     async def _run(self) -> None:
-        while not (self._is_closed and self._driver.unanswered_bytes == 0):
+        while not (self._is_closed and self._driver.in_flight_bytes == 0):
             for outcome in await self._driver.step():
-                self._take(outcome)
+                self._on_outcome(outcome)
             if not self._is_full():
-                self._room.set()
-            self._tending.look()
+                self._space.set()
+            self._background.start_retries()
 
-    def _take(self, outcome: Outcome) -> None:
+    def _on_outcome(self, outcome: Outcome) -> None:
         match outcome:
             case Acked(_, last):
                 self._pending.acked(last)
@@ -356,7 +356,7 @@ class LedgerWriter(ClosedAtEnd):
                 self._fail_pending(error)
             case Closed():
                 self._is_closed = True
-                self._tending.stop()
+                self._background.stop()
             case CloseFailed(error):
                 self._end_close(error)
 
@@ -366,7 +366,7 @@ class LedgerWriter(ClosedAtEnd):
             forced = self._forces.popleft()
             if not forced.done():
                 forced.set_exception(error)
-        self._room.set()
+        self._space.set()
 
     def _end_close(self, error: BaseException) -> None:
         closing, self._closing = self._closing, None
@@ -377,7 +377,7 @@ class LedgerWriter(ClosedAtEnd):
     def _ended(self, task: asyncio.Task[None]) -> None:
         was_lost = task.cancelled() and not self._was_left
         self._driver.stop()
-        self._tending.stop()
+        self._background.stop()
         self._was_left = True
         if self._is_closed:
             if self._closing is not None and not self._closing.done():

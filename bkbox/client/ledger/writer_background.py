@@ -36,61 +36,61 @@ class WriterBackground:
         self._machine = machine
         self._driver = driver
         self._is_over = False
-        self._mending: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._retries: asyncio.Task[None] | None = None
+        self._announcements: asyncio.Task[None] | None = None
         if explicit_lac_interval_s > 0:
             loop = asyncio.get_running_loop()
-            self._telling = loop.create_task(self._tell_lac(explicit_lac_interval_s))
+            self._announcements = loop.create_task(self._announce_lac(explicit_lac_interval_s))
 
-    def look(self) -> None:
+    def start_retries(self) -> None:
         """Start the retries; called when a bookie may have failed."""
-        if self._mending is None and self._needs_mending():
-            self._mending = asyncio.get_running_loop().create_task(self._mend())
+        if self._retries is None and self._has_failed():
+            self._retries = asyncio.get_running_loop().create_task(self._retry_failed())
 
     def stop(self) -> None:
         self._is_over = True
-        for task in (self._mending, self._telling):
+        for task in (self._retries, self._announcements):
             if task is not None:
                 task.cancel()
 
     # ---- bookies that failed and were not replaced ----------------------------------------------
 
-    def _needs_mending(self) -> bool:
+    def _has_failed(self) -> bool:
         machine = self._machine
         return bool(machine.failed_bookies) and machine.failure is None and not self._is_over
 
-    async def _mend(self) -> None:
+    async def _retry_failed(self) -> None:
         backoff = new_backoff(self._access.options, self._access.rng)
-        while self._needs_mending():
+        while self._has_failed():
             await asyncio.sleep(backoff.next_s())
             for bookie in sorted(self._machine.failed_bookies):
-                if await self._takes_adds(BookieId(bookie)):
+                if await self._accepts_add(BookieId(bookie)):
                     self._driver.post(BookieRecovered(BookieId(bookie)))
             ensemble = self._machine.metadata.last_fragment.ensemble
             failed = [bookie for bookie in ensemble if bookie in self._machine.failed_bookies]
-            for spare in await self._access.placer.replacements(
+            for replacement in await self._access.placer.replacements(
                 failed[:1], ensemble, self._access.write_quorum
             ):
-                self._driver.post(BookieRecovered(spare))
-        self._mending = None
+                self._driver.post(BookieRecovered(replacement))
+        self._retries = None
 
-    async def _takes_adds(self, bookie: BookieId) -> bool:
+    async def _accepts_add(self, bookie: BookieId) -> bool:
         """Send the bookie its last add once more; True if it accepts it."""
         last = self._driver.last_add(bookie)
         if last is None:
             return False
         reply = await self._access.pool.add(bookie, last)
-        return reply.answer is Code.EOK
+        return reply.status is Code.EOK
 
     # ---- the explicit LAC -----------------------------------------------------------------------
 
-    async def _tell_lac(self, interval_s: float) -> None:
-        told = NO_ENTRY
+    async def _announce_lac(self, interval_s: float) -> None:
+        announced = NO_ENTRY
         while True:
             await asyncio.sleep(interval_s)
             lac = self._machine.last_add_confirmed
-            if lac > told and await self._written(lac):
-                told = lac
+            if lac > announced and await self._written(lac):
+                announced = lac
 
     async def _written(self, lac: EntryId) -> bool:
         """True if an ack quorum of bookies accepted this as the explicit LAC."""
@@ -106,5 +106,5 @@ class WriterBackground:
                 for position in positions
             )
         )
-        stored = sum(reply.answer is Code.EOK for reply in replies)
+        stored = sum(reply.status is Code.EOK for reply in replies)
         return stored >= metadata.ack_quorum

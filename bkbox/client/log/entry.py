@@ -112,27 +112,27 @@ def decode(data: bytes) -> LogEntry:
         kind, compression = Kind(kind), Compression(compression)
     except ValueError as error:
         raise EncodingError(f"an entry of a log: {error}") from None
-    rest = decompress(compression, data[HEADER.size :], size)
+    body = decompress(compression, data[HEADER.size :], size)
     if kind is Kind.STATE:
-        return LogEntry(kind, state_entry, (), rest)
-    return LogEntry(kind, state_entry, tuple(_records(rest)), b"")
+        return LogEntry(kind, state_entry, (), body)
+    return LogEntry(kind, state_entry, tuple(_records(body)), b"")
 
 
-def _records(rest: bytes) -> Iterable[RawRecord]:
+def _records(body: bytes) -> Iterable[RawRecord]:
     at = 0
     try:
-        while at < len(rest):
-            timestamp_ms, size, id_size = _RECORD.unpack_from(rest, at)
+        while at < len(body):
+            timestamp_ms, size, id_size = _RECORD.unpack_from(body, at)
             at += _RECORD.size
             writer_id, sequence = "", -1
             if id_size:
-                writer_id = rest[at : at + id_size].decode()
+                writer_id = body[at : at + id_size].decode()
                 at += id_size
-                (sequence,) = _SEQUENCE.unpack_from(rest, at)
+                (sequence,) = _SEQUENCE.unpack_from(body, at)
                 at += _SEQUENCE.size
-            payload = rest[at : at + size]
+            payload = body[at : at + size]
             at += size
-            if at > len(rest):
+            if at > len(body):
                 raise EncodingError("the records of an entry of a log are cut off")
             yield RawRecord(payload, timestamp_ms, writer_id, sequence)
     except (struct.error, UnicodeDecodeError) as error:
@@ -141,8 +141,8 @@ def _records(rest: bytes) -> Iterable[RawRecord]:
         ) from None
 
 
-def _encode(kind: Kind, state_entry: int, rest: bytes, compression: Compression) -> bytes:
-    size, packed = len(rest), compress(compression, rest)
+def _encode(kind: Kind, state_entry: int, body: bytes, compression: Compression) -> bytes:
+    size, packed = len(body), compress(compression, body)
     if len(packed) >= size:
-        packed, compression = rest, Compression.NONE
+        packed, compression = body, Compression.NONE
     return HEADER.pack(MAGIC, FORMAT, kind, compression, state_entry, size) + packed

@@ -16,24 +16,24 @@ class LogFile:
 
     def __init__(self, records: AsyncGenerator[Record, None]) -> None:
         self._records = records
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._ended = False
         self.position: Position | None = None
 
     async def read(self, size: int = -1) -> bytes:
         """``size`` bytes, fewer only at the end; negative: everything up to the end. Raises as the records do."""
         size = arguments.integer("size", size)
-        while not self._ended and (size < 0 or len(self._held) < size):
+        while not self._ended and (size < 0 or len(self._buffer) < size):
             await self._more()
-        return self._take(len(self._held) if size < 0 else size)
+        return self._pop(len(self._buffer) if size < 0 else size)
 
     async def readline(self) -> bytes:
         """A line with its line end; the last one may lack it."""
         begin = 0
-        while (end := self._held.find(b"\n", begin)) < 0 and not self._ended:
-            begin = len(self._held)
+        while (end := self._buffer.find(b"\n", begin)) < 0 and not self._ended:
+            begin = len(self._buffer)
             await self._more()
-        return self._take(end + 1 if end >= 0 else len(self._held))
+        return self._pop(end + 1 if end >= 0 else len(self._buffer))
 
     def __aiter__(self) -> Self:
         return self
@@ -62,9 +62,9 @@ class LogFile:
             self._ended = True
             return
         self.position = record.position
-        self._held += record.payload
+        self._buffer += record.payload
 
-    def _take(self, size: int) -> bytes:
-        taken = bytes(self._held[:size])
-        del self._held[:size]
-        return taken
+    def _pop(self, size: int) -> bytes:
+        chunk = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return chunk

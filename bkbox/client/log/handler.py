@@ -47,7 +47,7 @@ class BookKeeperHandler(logging.Handler):
         arguments.instance("options", self._options, LogOptions, "LogOptions(...)")
         arguments.made_of(ClientOptions, client)
         self.dropped = 0
-        self._told = 0
+        self._reported_drops = 0
         self._uri = uri
         self._name = log_name(name)
         self._client = client
@@ -119,11 +119,13 @@ class BookKeeperHandler(logging.Handler):
         lines = [line for line in given if len(line[0]) <= writer.payload_bytes_max]
         self.dropped += len(given) - len(lines)
         dropped = self.dropped
-        if dropped > self._told and lines:
-            lines.insert(0, (b"%d lines were dropped" % (dropped - self._told), lines[0][1]))
+        if dropped > self._reported_drops and lines:
+            lines.insert(
+                0, (b"%d lines were dropped" % (dropped - self._reported_drops), lines[0][1])
+            )
         writer.append_many(
             [line for line, _ in lines], timestamps_ms=[created_ms for _, created_ms in lines]
         )
-        self._told = dropped
+        self._reported_drops = dropped
         for _ in batch:
             self._lines.task_done()

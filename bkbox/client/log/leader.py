@@ -15,7 +15,7 @@ from bkbox.client.client import Client
 from bkbox.errors import MetadataError
 from bkbox.metadata.loglists import log_name
 
-LOOK_EVERY_S = 5.0
+POLL_INTERVAL_S = 5.0
 
 
 class LeaderElection:
@@ -32,7 +32,7 @@ class LeaderElection:
     async def won(self) -> None:
         """Wait until this candidate is elected. Raises MetadataError."""
         while not await self._candidacy.is_elected():
-            await self._candidacy.changed(LOOK_EVERY_S)
+            await self._candidacy.changed(POLL_INTERVAL_S)
 
     async def lost(self) -> None:
         """Wait until this candidate is no longer elected. While the metadata store cannot be reached the result is
@@ -42,9 +42,9 @@ class LeaderElection:
             try:
                 if not await self._candidacy.is_elected():
                     return
-                await self._candidacy.changed(LOOK_EVERY_S)
+                await self._candidacy.changed(POLL_INTERVAL_S)
             except MetadataError:
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(POLL_INTERVAL_S)
 
     async def leader(self) -> str | None:
         """The elected candidate. Raises MetadataError."""

@@ -50,7 +50,7 @@ class LedgerList:
         """The first ledger with a larger id."""
         return next((each for each in self.ledgers if each > ledger), None)
 
-    def takes(self, ledger: LedgerId) -> bool:
+    def accepts(self, ledger: LedgerId) -> bool:
         """True if this ledger may be added."""
         last = max((*self.ledgers[-1:], *self.lost[-1:]), default=-1)
         return ledger >= self.start.ledger_id and ledger > last
@@ -61,18 +61,18 @@ class LedgerList:
 
     def rolled(self, ledger: LedgerId) -> LedgerList:
         """The list after its writer has moved on to another ledger."""
-        if not self.takes(ledger):
+        if not self.accepts(ledger):
             raise BugError(f"ledger {ledger} is added to a log behind {self.ledgers[-1]}")
         return replace(self, ledgers=(*self.ledgers, ledger))
 
     def truncated(self, before: Position) -> LedgerList:
         """Without the records before this position."""
         start = max(self.start, before)
-        settled = self.ledgers[:-MAY_BE_OPEN]
-        gone = tuple(ledger for ledger in settled if ledger < start.ledger_id)
-        left = self.ledgers[len(gone) :]
+        closed = self.ledgers[:-MAY_BE_OPEN]
+        dropped = tuple(ledger for ledger in closed if ledger < start.ledger_id)
+        left = self.ledgers[len(dropped) :]
         lost = tuple(ledger for ledger in self.lost if ledger >= start.ledger_id)
-        return replace(self, ledgers=left, start=start, doomed=(*self.doomed, *gone), lost=lost)
+        return replace(self, ledgers=left, start=start, doomed=(*self.doomed, *dropped), lost=lost)
 
     def without(self, ledger: LedgerId) -> LedgerList:
         """The list after an operator has taken out a ledger that no longer exists. If a writer may be writing that

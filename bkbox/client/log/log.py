@@ -24,7 +24,7 @@ from bkbox.errors import (
 )
 from bkbox.metadata.loglists import DATASET_PREFIX, log_name
 
-_PATIENCE_S = 1.0
+_LAC_POLL_S = 1.0
 """Time-out, in seconds, of waiting until a record is confirmed to readers other than its writer."""
 
 
@@ -168,23 +168,23 @@ class Log:
         Raises NoSuchLedgerError (it is not a ledger of the log), LedgerExistsError (it exists, and so do its
         records), NoSuchLogError, MetadataError.
         """
-        gone = arguments.ledger(ledger)
+        deleted = arguments.ledger(ledger)
         while True:
             found = await self._stored.read()
-            if gone not in found.value.ledgers:
+            if deleted not in found.value.ledgers:
                 raise NoSuchLedgerError(
-                    f"log {self.name} has no ledger {gone}: nothing was changed"
+                    f"log {self.name} has no ledger {deleted}: nothing was changed"
                 )
-            if await self._exists(gone):
+            if await self._exists(deleted):
                 raise LedgerExistsError(
-                    f"ledger {gone} of log {self.name} is there: only one that was deleted can be forgotten, and "
+                    f"ledger {deleted} of log {self.name} is there: only one that was deleted can be forgotten, and "
                     "records at the beginning are truncated"
                 )
             try:
-                await self._stored.write(found.value.without(gone), found.version)
+                await self._stored.write(found.value.without(deleted), found.version)
             except VersionConflictError:
                 continue
-            return _lost(found.value, gone)
+            return _lost(found.value, deleted)
 
     async def _exists(self, ledger: LedgerId) -> bool:
         try:
@@ -201,7 +201,7 @@ class Log:
         if last < 0:
             return True
         reader = await self._reader.open(before.ledger_id)
-        lac, _ = await reader.read_last_add_confirmed_and_entry(last, _PATIENCE_S)
+        lac, _ = await reader.read_last_add_confirmed_and_entry(last, _LAC_POLL_S)
         return lac >= last
 
     async def _end(self, found: LedgerList) -> Position:

@@ -85,7 +85,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
             again = await stored.find(latest=True)
             if again is not None and again.version != version:
                 continue  # the client that changed the list deleted it
-            raise await stored.why_gone(ledger) from None
+            raise await stored.deletion_error(ledger) from None
         writer = await create_next(client, stored, present, options)
         try:
             await stored.write(present.opened(writer.ledger_id), version)
@@ -130,7 +130,7 @@ async def create_next(
             {LOG_NAME: stored.name.encode()},
             explicit_lac_interval_s=options.idle_lac_s,
         )
-        if present.takes(writer.ledger_id):
+        if present.accepts(writer.ledger_id):
             return writer
         await writer.abort()
         await client.delete_ledger(writer.ledger_id)
@@ -179,7 +179,7 @@ async def read_state(
         try:
             reader = await client.open_ledger(ledger, options.password, recovery=False)
         except NoSuchLedgerError:
-            raise await stored.why_gone(ledger) from None
+            raise await stored.deletion_error(ledger) from None
         last = await reader.read_last()
         if last is None:
             continue  # it is empty

@@ -113,14 +113,14 @@ class LogReader:
                     for record in _records(entry, at):
                         yield record
         except NoSuchLedgerError as error:
-            raise await self._stored.why_gone(ledger) from error
+            raise await self._stored.deletion_error(ledger) from error
 
     async def open(self, ledger: LedgerId) -> LedgerReader:
         """Open a ledger of the list. Raises LogLedgerLostError, LogTruncatedError."""
         try:
             return await self._client.open_ledger(ledger, self._password, recovery=False)
         except NoSuchLedgerError as error:
-            raise await self._stored.why_gone(ledger) from error
+            raise await self._stored.deletion_error(ledger) from error
 
     def _start(self, found: LedgerList, start: Position | None) -> Position:
         if start is None or start == BEGINNING:

@@ -63,11 +63,11 @@ class Rolling:
         if self._preparing is None and self.next is None:
             self._preparing = asyncio.get_running_loop().create_task(self._prepare())
 
-    def take(self) -> LedgerWriter:
+    def detach(self) -> LedgerWriter:
         """The next ledger, which is the present one from now on."""
         assert self.next is not None
-        taken, self.next = self.next, None
-        return taken
+        ledger, self.next = self.next, None
+        return ledger
 
     def close_later(self, ledger: LedgerWriter) -> None:
         """Close, in the background, a ledger in which everything is acknowledged."""
@@ -82,7 +82,7 @@ class Rolling:
         if self._closing is not None:
             await self._closing
         if self.next is not None:
-            await self.take().close()
+            await self.detach().close()
 
     async def abort(self) -> None:
         """Stop, and leave everything as it is."""
@@ -92,7 +92,7 @@ class Rolling:
         if tasks:
             await asyncio.wait(tasks)
         if self.next is not None:
-            await self.take().abort()
+            await self.detach().abort()
 
     async def _prepare(self) -> None:
         writer: LedgerWriter | None = None

@@ -80,7 +80,7 @@ class StoredList:
                 continue
             return
 
-    async def why_gone(self, ledger: LedgerId) -> LedgerError:
+    async def deletion_error(self, ledger: LedgerId) -> LedgerError:
         """The reason that a ledger of the list does not exist. Raises NoSuchLogError, MetadataError."""
         found = (await self.read()).value
         if ledger in found.ledgers:

@@ -82,12 +82,12 @@ class LogWriter(ClosedAtEnd):
         self._state_entry = 0
         self._since_state = 0
         self._queue: deque[_Waiting] = deque()
-        self._held_bytes = 0
+        self._buffered_bytes = 0
         self._in_flight = 0
         self._submitted: dict[str, tuple[int, asyncio.Future[Position]]] = {}
         self._wake = asyncio.Event()
-        self._room = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._space = asyncio.Event()
+        self._resolved = asyncio.Event()
         self._was_left = False
         self._failure: BaseException | None = None
         self._binding = LoopAffinity()
@@ -148,12 +148,12 @@ class LogWriter(ClosedAtEnd):
         # No await before the record has its place: a record that another overtakes would count as repeated.
         self._binding.check()
         self._must_be_open()
-        under_way = self._submitted.get(writer_id)
-        if under_way is not None and sequence <= under_way[0]:
-            position = await asyncio.shield(under_way[1])
-            return position if sequence == under_way[0] else None
+        in_flight = self._submitted.get(writer_id)
+        if in_flight is not None and sequence <= in_flight[0]:
+            position = await asyncio.shield(in_flight[1])
+            return position if sequence == in_flight[0] else None
         known = self._sequences.last(writer_id)
-        if under_way is None and known is not None and sequence <= known[0]:
+        if in_flight is None and known is not None and sequence <= known[0]:
             return known[1] if sequence == known[0] else None
         future = self._append(payload, timestamp_ms, writer_id, sequence)
         self._submitted[writer_id] = sequence, future
@@ -162,9 +162,9 @@ class LogWriter(ClosedAtEnd):
     def last_sequence(self, writer_id: str) -> int | None:
         """The last sequence number of this writer id, None for none: the next record continues after it."""
         arguments.instance("writer id", writer_id, str, "text")
-        under_way = self._submitted.get(writer_id)
+        in_flight = self._submitted.get(writer_id)
         known = self._sequences.last(writer_id)
-        return under_way[0] if under_way is not None else known[0] if known is not None else None
+        return in_flight[0] if in_flight is not None else known[0] if known is not None else None
 
     async def append_many(
         self, payloads: Iterable[bytes], *, timestamps_ms: Iterable[int] | None = None
@@ -193,7 +193,7 @@ class LogWriter(ClosedAtEnd):
         self._binding.check()
         if self._is_full():
             raise WindowFullError(
-                f"the writer of log {self._name} holds {self._held_bytes} bytes that are not acknowledged"
+                f"the writer of log {self._name} holds {self._buffered_bytes} bytes that are not acknowledged"
             )
         return self._append(payload, timestamp_ms)
 
@@ -201,15 +201,15 @@ class LogWriter(ClosedAtEnd):
         """Wait until the window has space, or the writer has failed. Raises WrongLoopError, ForkedError."""
         self._binding.check()
         while self._is_full():
-            self._room.clear()
-            await self._room.wait()
+            self._space.clear()
+            await self._space.wait()
 
     async def flush(self) -> None:
         """Wait until everything appended so far is acknowledged. Raises as ``append``."""
         self._binding.check()
         while (self._queue or self._in_flight) and self._failure is None:
-            self._settled.clear()
-            await self._settled.wait()
+            self._resolved.clear()
+            await self._resolved.wait()
         self._must_be_open()
 
     def _append(
@@ -229,7 +229,7 @@ class LogWriter(ClosedAtEnd):
             )
         future: asyncio.Future[Position] = self._loop.create_future()
         self._queue.append(_Waiting(record, size, future))
-        self._held_bytes += size
+        self._buffered_bytes += size
         self._wake.set()
         return future
 
@@ -238,7 +238,7 @@ class LogWriter(ClosedAtEnd):
         return self._ledger.payload_bytes_max - HEADER.size
 
     def _is_full(self) -> bool:
-        is_full = self._held_bytes >= self._options.window_bytes
+        is_full = self._buffered_bytes >= self._options.window_bytes
         return is_full and self._failure is None and not self._was_left
 
     def _must_be_open(self) -> None:
@@ -255,7 +255,7 @@ class LogWriter(ClosedAtEnd):
         """
         self._binding.check()
         self._was_left = True
-        self._room.set()
+        self._space.set()
         self._wake.set()
         await asyncio.shield(asyncio.wait([self._task]))
         if self._failure is not None:
@@ -283,7 +283,7 @@ class LogWriter(ClosedAtEnd):
     async def _run(self) -> None:
         while await self._work():
             pass
-        await self._all_settled()
+        await self._all_resolved()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The task has ended, for whatever reason: nothing is written any more, and no caller may wait for it."""
@@ -308,7 +308,7 @@ class LogWriter(ClosedAtEnd):
         elif self._is_due() and not self._was_left:
             self._rolling.prepare()
         linger_s = self._options.linger_s
-        if 0 < self._held_bytes < self._options.batch_bytes and linger_s and not self._was_left:
+        if 0 < self._buffered_bytes < self._options.batch_bytes and linger_s and not self._was_left:
             await asyncio.sleep(linger_s)
         while await self._may_send():
             if self._since_state >= STATE_EVERY_BYTES and len(self._sequences):
@@ -331,11 +331,11 @@ class LogWriter(ClosedAtEnd):
 
     def _cut(self) -> list[_Waiting]:
         """The records of the next entry."""
-        room = min(self._options.batch_bytes, self._entry_bytes_max)
+        space = min(self._options.batch_bytes, self._entry_bytes_max)
         batch: list[_Waiting] = []
-        while self._queue and (not batch or self._queue[0].size <= room):
+        while self._queue and (not batch or self._queue[0].size <= space):
             waiting = self._queue.popleft()
-            room -= waiting.size
+            space -= waiting.size
             batch.append(waiting)
         return batch
 
@@ -391,24 +391,24 @@ class LogWriter(ClosedAtEnd):
                 for number, waiting in enumerate(batch):
                     self._acked(waiting, Position(ledger.ledger_id, entry_id, number))
             if self._in_flight == 0:
-                self._settled.set()
+                self._resolved.set()
             if not self._is_full():
-                self._room.set()
+                self._space.set()
 
         future.add_done_callback(acked)
 
     def _acked(self, waiting: _Waiting, position: Position) -> None:
         record, size, future = waiting
-        self._held_bytes -= size
+        self._buffered_bytes -= size
         if record.writer_id and self._submitted[record.writer_id][1] is future:
             del self._submitted[record.writer_id]
         if not future.done():
             future.set_result(position)
 
-    async def _all_settled(self) -> None:
+    async def _all_resolved(self) -> None:
         while self._in_flight:
-            self._settled.clear()
-            await self._settled.wait()
+            self._resolved.clear()
+            await self._resolved.wait()
 
     # ---- failure --------------------------------------------------------------------------------
 
@@ -427,15 +427,15 @@ class LogWriter(ClosedAtEnd):
         waiting = list(self._queue)
         self._queue.clear()
         self._fail_all(waiting)
-        self._room.set()
-        self._settled.set()
+        self._space.set()
+        self._resolved.set()
         self._wake.set()
         return error
 
     def _fail_all(self, batch: list[_Waiting]) -> None:
         assert self._failure is not None
         for _, size, future in batch:
-            self._held_bytes -= size
+            self._buffered_bytes -= size
             if not future.done():
                 future.set_exception(self._failure)
                 future.exception()  # its caller gets it; one that is never awaited is no news
@@ -452,10 +452,10 @@ class LogWriter(ClosedAtEnd):
 
     async def _switch(self) -> None:
         """Go on in the next ledger, once everything before is settled."""
-        await self._all_settled()
+        await self._all_resolved()
         if self._failure is not None:
             return
-        old, self._ledger = self._ledger, self._rolling.take()
+        old, self._ledger = self._ledger, self._rolling.detach()
         self._rolling.close_later(old)
         self._entries, self._sent_bytes = 1, 0
         self._state_entry, self._since_state = 0, 0

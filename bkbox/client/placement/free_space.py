@@ -16,7 +16,7 @@ from bkbox.client.connection.pool import DiskSpace
 from bkbox.protocol.events import Answer
 
 ASK_EVERY_S = 60.0
-ANSWER_TIMEOUT_S = 1.0
+RESPONSE_TIMEOUT_S = 1.0
 
 Ask = Callable[[BookieId], Awaitable[DiskSpace | Answer]]
 """The signature of BookiePool.bookie_info."""
@@ -27,7 +27,7 @@ class FreeSpace:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._asked_at: dict[BookieId, float] = {}
+        self._requested_at: dict[BookieId, float] = {}
         self._free: dict[BookieId, int] = {}
 
     def known(self, bookie: BookieId) -> int | None:
@@ -37,16 +37,16 @@ class FreeSpace:
     async def refresh(self, bookies: Collection[BookieId]) -> None:
         """Ask the bookies whose cached value has expired, all at the same time."""
         now = asyncio.get_running_loop().time()
-        due = [b for b in bookies if now - self._asked_at.get(b, -ASK_EVERY_S) >= ASK_EVERY_S]
-        self._asked_at.update(dict.fromkeys(due, now))
+        due = [b for b in bookies if now - self._requested_at.get(b, -ASK_EVERY_S) >= ASK_EVERY_S]
+        self._requested_at.update(dict.fromkeys(due, now))
         await asyncio.gather(*map(self._learn, due))
 
     async def _learn(self, bookie: BookieId) -> None:
-        said = None
+        reply = None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                said = await self._ask(bookie)
-        if isinstance(said, DiskSpace):
-            self._free[bookie] = said.free_bytes
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S):
+                reply = await self._ask(bookie)
+        if isinstance(reply, DiskSpace):
+            self._free[bookie] = reply.free_bytes
         else:
             self._free.pop(bookie, None)

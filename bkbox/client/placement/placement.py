@@ -84,8 +84,8 @@ class Placer:
             registered = await self._store.bookies()
         except MetadataError:
             return {}
-        wanted = {bookie: registered.get(bookie) for bookie in {me, *bookies}}
-        found = {each.bookie: each for each in await self._candidates(wanted)}
+        requested = {bookie: registered.get(bookie) for bookie in {me, *bookies}}
+        found = {each.bookie: each for each in await self._candidates(requested)}
         here = found[me]
         return {
             bookie: _distance(here, there) for bookie, there in found.items() if bookie in bookies

@@ -46,7 +46,7 @@ SCRIPT_TIMEOUT_S = 5.0
 REFRESH_S = 60.0
 _SCRIPTS_AT_ONCE = 8
 
-Say = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
 class Topology(Protocol):
@@ -79,17 +79,17 @@ def topology_of_files(script: str | None, rack_map: str | None) -> Topology:
     return NoTopology() if rack_map is None else _map_of_file(rack_map)
 
 
-class _BookieReport:
+class _LogOnce:
     """Logs each message once."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._said: set[str] = set()
+    def __init__(self, warn: Warn) -> None:
+        self._warn = warn
+        self._logged: set[str] = set()
 
     def __call__(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self._say(text)
+        if text not in self._logged:
+            self._logged.add(text)
+            self._warn(text)
 
 
 # ---- script -------------------------------------------------------------------------------------
@@ -98,9 +98,9 @@ class _BookieReport:
 class ScriptTopology:
     """Racks from a script, one call for each host. Raises ConfigError if that cannot be executed."""
 
-    def __init__(self, script: str, say: Say = log.warning) -> None:
+    def __init__(self, script: str, warn: Warn = log.warning) -> None:
         self._script = Path(script).absolute()
-        self._say = _BookieReport(say)
+        self._warn = _LogOnce(warn)
         self._racks: dict[str, str] = {}
         self._failed_at: dict[str, float] = {}
         self._asking = asyncio.Lock()
@@ -133,7 +133,9 @@ class ScriptTopology:
 
     def _failed(self, host: str, why: str) -> None:
         self._failed_at[host] = asyncio.get_running_loop().time()
-        self._say(f"topology script {self._script}: {why}; {host} is taken to be in {DEFAULT_RACK}")
+        self._warn(
+            f"topology script {self._script}: {why}; {host} is taken to be in {DEFAULT_RACK}"
+        )
 
     async def _run(self, address: str) -> str:
         """The script's output. Raises OSError, ValueError if it fails."""
@@ -160,12 +162,12 @@ class ScriptTopology:
 
 
 def _one_rack(output: str) -> str:
-    words = output.split()
-    if len(words) != 1:
-        raise ValueError(f"it printed {len(words)} words for one address")
-    rack = words[0].removesuffix("/")
+    fields = output.split()
+    if len(fields) != 1:
+        raise ValueError(f"it printed {len(fields)} words for one address")
+    rack = fields[0].removesuffix("/")
     if not rack.startswith("/"):
-        raise ValueError(f"it printed {quoted(words[0])}, and a rack is a path such as /rack1")
+        raise ValueError(f"it printed {quoted(fields[0])}, and a rack is a path such as /rack1")
     return rack
 
 
@@ -191,11 +193,11 @@ class MapTopology:
     """
 
     def __init__(
-        self, name: str, read: Callable[[], Awaitable[bytes]], say: Say = log.warning
+        self, name: str, read: Callable[[], Awaitable[bytes]], warn: Warn = log.warning
     ) -> None:
         self._name = name
         self._read = read
-        self._say = _BookieReport(say)
+        self._warn = _LogOnce(warn)
         self._racks: dict[BookieId, str] = {}
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
@@ -211,7 +213,7 @@ class MapTopology:
         for bookie, host in hosts.items():
             rack = self._racks.get(bookie) or of_host.get(host)
             if rack is None:
-                self._say(f"rack map {self._name}: {bookie} has no rack; it is in {DEFAULT_RACK}")
+                self._warn(f"rack map {self._name}: {bookie} has no rack; it is in {DEFAULT_RACK}")
             found[bookie] = rack or DEFAULT_RACK
         return found
 
@@ -224,7 +226,7 @@ class MapTopology:
             try:
                 self._racks = parse_rack_map(await self._read())
             except (OSError, MetadataError, EncodingError) as error:
-                self._say(
+                self._warn(
                     f"rack map {self._name}: {error_text(error)}; what was read before, if any, is kept"
                 )
 

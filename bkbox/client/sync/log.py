@@ -44,12 +44,12 @@ class BlockingWriter(Generic[W]):
 
 
 async def handed_over(
-    has_room: Callable[[], Awaitable[None]], append: Callable[[], asyncio.Future[T]]
+    wait_for_space: Callable[[], Awaitable[None]], append: Callable[[], asyncio.Future[T]]
 ) -> Future[T]:
     """The future of an append, for other threads; returned once the window has space. An append that was handed over
     cannot be taken back, so the future cannot be cancelled.
     """
-    await has_room()
+    await wait_for_space()
     appended = append()
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import BookieId
-from bkbox.client.connection.adds import AddFrames, OnAnswer
+from bkbox.client.connection.adds import AddFrames, OnAddResponse
 from bkbox.client.connection.pool import ADD_FRAME_OVERHEAD_BYTES, Add, BookiePool
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.errors import DigestError, MetadataError
@@ -67,11 +67,11 @@ class EntryBatch:
         size = frames.offsets[-1] - frames.offsets[0] - overhead
         return EntryBatch(entries, size, self.largest, frames)
 
-    def send(self, pool: BookiePool, target: BookieId, on_answer: OnAnswer) -> None:
+    def send(self, pool: BookiePool, target: BookieId, on_response: OnAddResponse) -> None:
         if self.frames is not None:
-            pool.add_run(target, self.frames, on_answer)
+            pool.add_run(target, self.frames, on_response)
         else:
-            pool.add_packaged(target, self.adds, on_answer)
+            pool.add_packaged(target, self.adds, on_response)
 
 
 class AddBatchBuilder:
@@ -88,7 +88,7 @@ class AddBatchBuilder:
         self._synced = metadata.synced
         self._key = master_key(metadata.password)
         self._digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
-        self._as_frames = pool.takes_v2_adds and not metadata.synced
+        self._as_frames = pool.accepts_v2_adds and not metadata.synced
 
     def is_right(self, data: memoryview | bytes, entry: int) -> bool:
         """True if these are the bytes of that entry, by its digest."""
@@ -183,14 +183,14 @@ async def _send(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int
     left = len(run.entries)
     refused: dict[int, Answer] = {}
 
-    def answered(first: int, last: int, answer: Answer, _connection: int) -> None:
+    def completed(first: int, last: int, status: Answer, _connection: int) -> None:
         nonlocal left
         left -= last - first + 1
-        if answer is not Code.EOK:
-            refused.update(dict.fromkeys(run.entries[first : last + 1], answer))
+        if status is not Code.EOK:
+            refused.update(dict.fromkeys(run.entries[first : last + 1], status))
         if left == 0 and not done.done():
             done.set_result(None)
 
-    run.send(pool, target, answered)
+    run.send(pool, target, completed)
     await done
     return refused

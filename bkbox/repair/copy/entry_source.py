@@ -140,7 +140,7 @@ class EntrySource:
     async def _read_batch(self, bookie: BookieId, entries: range, size: int) -> EntryBatch | None:
         """The entries that come with the first one, None if that does not come."""
         reply = await self.pool.read_batch(bookie, self._ledger, entries.start, len(entries), size)
-        if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
+        if reply.status in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
             self._without_batches.add(bookie)  # treated as one that does not know batch reads
         body = reply.response
         return self._packer.of_batch(body, entries) if isinstance(body, bytes) else None
@@ -166,11 +166,11 @@ class EntrySource:
 
     def _checked(self, bookie: BookieId, entry: int, reply: Reply) -> memoryview | Answer:
         """The entry if it is right, else what the bookie answered."""
-        if isinstance(reply.answer, NoAnswer):
+        if isinstance(reply.status, NoAnswer):
             self._unresponsive.add(bookie)
         else:
             self._unresponsive.discard(bookie)
         if reply.entry is None:
-            return reply.answer
+            return reply.status
         # A bookie in limbo sends what it has with the code of its limbo.
         return reply.entry if self._packer.is_right(reply.entry, entry) else NoAnswer.BAD_DIGEST

@@ -27,7 +27,7 @@ async def repair_limbo(
     """Returns when no disk has a ledger in limbo."""
     runner = LimboRepair(environment, work)
     served: dict[str, AsyncChannel] = {}
-    work.say("recovering and refilling the ledgers in limbo")
+    work.set_step("recovering and refilling the ledgers in limbo")
     try:
         looks = 0
         while True:

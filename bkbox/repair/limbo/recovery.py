@@ -26,7 +26,7 @@ async def recover(work: JobContext, environment: Environment, arguments: dict[st
     backoff = Backoff(order.retry_initial_s, order.retry_max_s, environment.rng)
     work.expect(ledgers=1)
     while True:
-        work.say(f"recovering ledger {ledger}")
+        work.set_step(f"recovering ledger {ledger}")
         await work.checkpoint(metadata_calls=1)
         try:
             await environment.client.recover(ledger)
@@ -44,7 +44,7 @@ async def why_stuck(
 ) -> tuple[str, str]:
     """The bookies that a recovery waits for, in limbo or away, and what the operator can do."""
     try:
-        found = (await client.survey(ledger)).diagnosis
+        found = (await client.inspect_ledger(ledger)).diagnosis
     except BkboxError:
         return str(error), _ADVICE
     # Where the inspection finds no obstacle any more, the next try will succeed.

@@ -28,7 +28,7 @@ class StuckLedger:
 
     ender: ForceClose
     plan: ForceClosePlan
-    survey: LedgerInspection
+    inspection: LedgerInspection
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ async def stuck_ledgers(client: Client, *, plug: bool) -> StuckLedgers:
         try:
             if (await client.metadata(ledger)).state is LedgerState.CLOSED:
                 return
-            found = (await client.survey(ledger)).diagnosis
+            found = (await client.inspect_ledger(ledger)).diagnosis
             if found.stuck and not found.forgotten:
                 waiting.append(found)
             if not found.forgotten:
                 return
             ender = await client.ender(ledger, plug=plug)
-            plan, survey = await ender.plan()
+            plan, inspection = await ender.plan()
         except NoSuchLedgerError:
             return  # deleted since
         except MetadataUnavailableError:
@@ -67,7 +67,7 @@ async def stuck_ledgers(client: Client, *, plug: bool) -> StuckLedgers:
             unread.append((ledger, str(error)))
             return
         if plan.closes and not plan.nothing_to_do:
-            stuck.append(StuckLedger(ender, plan, survey))
+            stuck.append(StuckLedger(ender, plan, inspection))
 
     await bounded_gather([each async for each in client.ledgers()], look, _LEDGERS_AT_ONCE)
     return StuckLedgers(

@@ -97,11 +97,11 @@ class Auditor:
                         await self._term(candidacy)
                     else:
                         text = f"standing by: the auditor is {await self._tree.auditor()}"
-                        self._work.say(text, standing_by=True)
+                        self._work.set_step(text, standing_by=True)
                         await wait_cancellable(self._work, candidacy.changed(_STAND_BY_S))
                 except MetadataError as error:
                     log.warning("the auditor waits for the metadata store: %s", error)
-                    self._work.say(f"waiting for the metadata store: {error}")
+                    self._work.set_step(f"waiting for the metadata store: {error}")
                     pause_s = LOOK_EVERY_S * self._rng.uniform(0.5, 1.0)
                     await wait_cancellable(self._work, asyncio.sleep(pause_s))
         finally:
@@ -118,7 +118,7 @@ class Auditor:
         while await candidacy.is_elected():
             await self._work.checkpoint(metadata_calls=4)
             if not await self._tree.enabled():
-                self._work.say(
+                self._work.set_step(
                     "paused: re-replication is disabled (bkbox autorecovery enable)",
                     standing_by=True,
                 )
@@ -140,7 +140,7 @@ class Auditor:
                 await self.check_all_ledgers()
             away = ", ".join(lost.away())
             text = f"this is the auditor; bookies that are lost: {away or 'none'}"
-            self._work.say(text, standing_by=not away)
+            self._work.set_step(text, standing_by=not away)
             await wait_cancellable(self._work, candidacy.changed(LOOK_EVERY_S))
 
     async def _recovery_delay(self) -> RecoveryDelay:
@@ -156,7 +156,7 @@ class Auditor:
 
         ``at_once``: do not wait for the recovery delay.
         """
-        self._work.say("looking through all ledgers for bookies that are lost")
+        self._work.set_step("looking through all ledgers for bookies that are lost")
         if at_once:
             delay_s = 0
         now_s = self._now_s()
@@ -197,7 +197,7 @@ class Auditor:
         """Ask all bookies for their entries of every ledger; returns how many ledgers lack some and were marked, unless
         it is a ``dry_run``. ``ledgers``: those alone, where there are any; ``only``: this bookie alone.
         """
-        self._work.say("asking bookies what they have of each ledger")
+        self._work.set_step("asking bookies what they have of each ledger")
 
         async def mark(
             metadata: LedgerMetadata, registered: Mapping[BookieId, RegisteredBookie]

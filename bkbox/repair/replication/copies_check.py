@@ -116,7 +116,7 @@ class CopiesCheck:
             said.append(f"{counted(len(unknown), 'ledger')} not known, as ledger {first}: {why}")
         if followed:
             said.append(f"following {counted(followed, 'open ledger')}")
-        self._work.say("; ".join(said), standing_by=self.is_complete)
+        self._work.set_step("; ".join(said), standing_by=self.is_complete)
 
     # ---- one ledger -----------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ async def check_copies(
     disks = dict(environment.disks)
     record = await environment.store.read_disk_record(environment.me)
     check = CopiesCheck(work, environment, 0 if arguments else await _complete_up_to(disks))
-    work.say("comparing what is here with what the metadata credits this bookie with")
+    work.set_step("comparing what is here with what the metadata credits this bookie with")
     if "ledgers" in arguments:
         ledgers = array("q", map(int, arguments["ledgers"].split(",")))
     else:

@@ -100,7 +100,7 @@ class EntryInventory:
 
     async def _read(self, bookie: BookieId, metadata: LedgerMetadata, entry: int) -> Evidence:
         reply = await self._pool.read(bookie, metadata.ledger_id, EntryId(entry), None)
-        return reply.answer.evidence
+        return reply.status.evidence
 
 
 def runs_of(available: Availability) -> list[tuple[int, int]]:

@@ -148,7 +148,9 @@ class LedgerReplicator:
             raise LeftToWriterError(
                 f"ledger {ledger} is left to its writer for {left_s:.0f} s", left_s
             )
-        work.say(f"recovering ledger {ledger}, whose writer did not replace a bookie that is gone")
+        work.set_step(
+            f"recovering ledger {ledger}, whose writer did not replace a bookie that is gone"
+        )
         log.info("ledger %d is recovered, as a bookie of its last ensemble is gone", ledger)
         await self._client.recover(ledger)
 
@@ -166,7 +168,9 @@ class LedgerReplicator:
         failed: LedgerError | None = None
         given_to: set[BookieId] = set()
         for repair in wanted:
-            work.say(f"copying ledger {metadata.ledger_id}, entries from {repair.first_entry} on")
+            work.set_step(
+                f"copying ledger {metadata.ledger_id}, entries from {repair.first_entry} on"
+            )
             try:
                 new = await self._replacements(repair, metadata, cluster.drained)
                 await copy_fragment(source, repair, new, work, self._window)

@@ -101,7 +101,7 @@ class ReplicationWorker:
                 idle_rounds = 0 if await self.round() else idle_rounds + 1
             except MetadataError as error:
                 log.warning("re-replication waits for the metadata store: %s", error)
-                self._work.say(f"waiting for the metadata store: {error}")
+                self._work.set_step(f"waiting for the metadata store: {error}")
             pause_s = backoff_s(idle_rounds, PAUSE_S, LONGEST_PAUSE_S, self._rng)
             await wait_cancellable(self._work, asyncio.sleep(pause_s))
 
@@ -110,7 +110,7 @@ class ReplicationWorker:
         MetadataError, JobCancelledError.
         """
         if not await self._tree.enabled():
-            self._work.say(
+            self._work.set_step(
                 "paused: re-replication is disabled (bkbox autorecovery enable)", standing_by=True
             )
             return False
@@ -120,7 +120,7 @@ class ReplicationWorker:
             self._work.unblock(ledger)
         self._work.expect(ledgers=self._done + len(marked))
         if marked:
-            self._work.say(f"working on {counted(len(marked), 'ledger', 'that are')} marked")
+            self._work.set_step(f"working on {counted(len(marked), 'ledger', 'that are')} marked")
         locked = await self._tree.locked() if marked else frozenset()
         now_s = self._now_s()
         due = [each for each in marked if each not in locked and self._waits.is_due(each, now_s)]
@@ -141,7 +141,7 @@ class ReplicationWorker:
         quarantined = self._waits.quarantined()
         if quarantined:
             waiting += f", {quarantined} of them quarantined"
-        self._work.say(waiting, standing_by=not left)
+        self._work.set_step(waiting, standing_by=not left)
 
     # ---- order ------------------------------------------------------------------------------
 

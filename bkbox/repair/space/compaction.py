@@ -44,7 +44,7 @@ async def compact(work: JobContext, environment: Environment, arguments: dict[st
     for name, disk in list(environment.disks.items()):
         if disk.closed or arguments.get("disk", name) != name:
             continue
-        work.say(f"looking through the index of disk {name}")
+        work.set_step(f"looking through the index of disk {name}")
         try:
             await _Disk(work, environment, disk, ratio).run()
         except JobCancelledError:
@@ -129,7 +129,7 @@ class _Disk:
             log.error("a batch ends early: %s", error)
             if not copied:
                 raise
-        self._work.say(f"removing {counted(len(copied), 'segment')}")
+        self._work.set_step(f"removing {counted(len(copied), 'segment')}")
         await store_all(self._work, self._disk)
         unreadable = await survey(self._work, self._disk, self._bad[:REGIONS_MAX])
         self._bad.clear()
@@ -143,12 +143,12 @@ class _Disk:
                 self._work.count("segments_removed")
                 self._work.count("bytes_freed", reply.bytes)
         if unreadable:
-            self._work.say(f"refilling {counted(len(unreadable), 'entry')}")
+            self._work.set_step(f"refilling {counted(len(unreadable), 'entry')}")
             await refill(self._work, self._environment, unreadable, named=True)
 
     async def _copy(self, segment: int) -> bool:
         """Copy the live entries out of a segment. False: its contents cannot be determined."""
-        self._work.say(f"copying what is live out of segment {segment}")
+        self._work.set_step(f"copying what is live out of segment {segment}")
         begin = True
         while True:
             await self._work.checkpoint(disk_bytes=2 * _STEP_BYTES)

@@ -88,7 +88,7 @@ async def collect(work: JobContext, environment: Environment, arguments: dict[st
 
 
 async def _pause(work: JobContext, seconds: float) -> None:
-    work.say(f"looking again in {seconds:.0f} s")
+    work.set_step(f"looking again in {seconds:.0f} s")
     while seconds > 0:
         await work.checkpoint()
         await asyncio.sleep(min(seconds, _LOOK_EVERY_S))
@@ -108,7 +108,7 @@ class _Run:
 
     async def list_disks(self) -> None:
         """List the ledgers of every disk. MetadataError where a disk is of another cluster than the metadata store."""
-        self._work.say("listing the ledgers that are here")
+        self._work.set_step("listing the ledgers that are here")
         instance = await self._environment.store.instance_id()
         for name, channel in self._environment.disks.items():
             if channel.closed:
@@ -145,7 +145,7 @@ class _Run:
     async def look(self, only: set[int] | None) -> _Look:
         """Scan the metadata. ``only``: ignore all other ledgers. MetadataError: no result is possible."""
         work, store = self._work, self._environment.store
-        work.say("listing all ledgers of the cluster")
+        work.set_step("listing all ledgers of the cluster")
         listed: list[int] = []
         unlisted: list[int] = []
         total = 0
@@ -182,7 +182,7 @@ class _Run:
     ) -> None:
         emptied = self._of("emptied")
         asked = [ledger for ledger in unlisted if ledger not in emptied]
-        self._work.say(
+        self._work.set_step(
             f"reading the metadata of {counted(len(asked), 'ledger', 'that are')} in no list"
         )
         exists = []
@@ -212,7 +212,7 @@ class _Run:
         ]
         if not wanted:
             return
-        self._work.say(f"reading the metadata of {counted(len(wanted), 'ledger')}")
+        self._work.set_step(f"reading the metadata of {counted(len(wanted), 'ledger')}")
         marked = await self._environment.store.underreplicated()
         for ledger in wanted:
             metadata = await self._read(ledger)

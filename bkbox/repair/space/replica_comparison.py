@@ -110,28 +110,28 @@ class Comparison:
         await self._work.checkpoint(
             network_bytes=self._bytes * sum(len(each) for _, each in places)
         )
-        asked = [
+        reads = [
             (entry, bookie, self._pool.read(bookie, metadata.ledger_id, entry, None))
             for entry, bookies in places
             for bookie in sorted(bookies)
         ]
         copies: dict[int, dict[BookieId, _Copy]] = {entry: {} for entry in entries}
         total = 0
-        for entry, bookie, reply in asked:
-            answer = await reply
-            if answer.answer is Code.EOK and answer.entry is not None:
-                data = bytes(answer.entry)
+        for entry, bookie, pending in reads:
+            reply = await pending
+            if reply.status is Code.EOK and reply.entry is not None:
+                data = bytes(reply.entry)
                 total += len(data)
                 copies[entry][bookie] = _Copy(data, _verified(digests, data, entry))
-            elif answer.answer.evidence is Evidence.NEGATIVE:
+            elif reply.status.evidence is Evidence.NEGATIVE:
                 self._work.count("copies_missing")
-        self._bytes = max(1, total // max(1, len(asked)))
+        self._bytes = max(1, total // max(1, len(reads)))
         self._work.count("entries_compared", len(entries))
         for entry, of_entry in copies.items():
             if of_entry:
-                await self._settle(metadata, entry, of_entry, found)
+                await self._resolve(metadata, entry, of_entry, found)
 
-    async def _settle(
+    async def _resolve(
         self, metadata: LedgerMetadata, entry: int, copies: dict[BookieId, _Copy], found: _Found
     ) -> None:
         verdict = agreement(metadata, entry, {name: each.entry for name, each in copies.items()})
@@ -158,7 +158,7 @@ class Comparison:
         assert metadata.password is not None
         key, synced = master_key(metadata.password), metadata.synced
         add = Add(ledger, entry, key, data, recovery=True, synced=synced)
-        stored = (await self._pool.add(bookie, add)).answer
+        stored = (await self._pool.add(bookie, add)).status
         if stored is not Code.EOK:
             return f"it could not be written: {describe([(bookie, stored)])}"
         again = await self._pool.read(bookie, ledger, EntryId(entry), None)

@@ -70,7 +70,7 @@ class _Disk:
             if segment >= first:
                 regions = await self._segment(segment)
                 await self._note(segment + 1, regions)
-        self._work.say(f"looking through the index of disk {self._name}")
+        self._work.set_step(f"looking through the index of disk {self._name}")
         await self._refill(await survey(self._work, self._disk), named=True)
         if compares:
             await self._compare(first_ledger)
@@ -86,7 +86,7 @@ class _Disk:
                 after = ledger
                 if flags & messages.LIMBO:
                     continue
-                self._work.say(f"comparing ledger {ledger} with the other bookies")
+                self._work.set_step(f"comparing ledger {ledger} with the other bookies")
                 await comparison.ledger(ledger)
                 since_note += 1
                 if since_note == _NOTED_EVERY:
@@ -96,7 +96,7 @@ class _Disk:
 
     async def _segment(self, segment: int) -> list[Region]:
         """Verify one segment, and deal with its bad regions."""
-        self._work.say(f"reading segment {segment} of disk {self._name}")
+        self._work.set_step(f"reading segment {segment} of disk {self._name}")
         regions: list[Region] = []
         unnamed: list[tuple[int, int]] = []
         offset, done = 0, False
@@ -120,7 +120,7 @@ class _Disk:
 
     async def _refill(self, entries: list[tuple[int, int]], *, named: bool) -> None:
         if entries:
-            self._work.say(f"refilling {counted(len(entries), 'entry')} of disk {self._name}")
+            self._work.set_step(f"refilling {counted(len(entries), 'entry')} of disk {self._name}")
             await refill(self._work, self._environment, entries, named=named)
 
     async def _note(self, segment: int, bad: list[Region]) -> None:

@@ -274,7 +274,7 @@ async def _added_by_anybody(stored: Any, _epoch: int, ledger: LedgerId) -> None:
     def change(present: LedgerList) -> LedgerList:
         if ledger in present.ledgers:
             return present
-        if not present.takes(ledger):
+        if not present.accepts(ledger):
             raise NotLeaderError("its id is too low by now")
         return present.rolled(ledger)
 

@@ -30,7 +30,7 @@ class SimJobContext:
     def count(self, what: str, amount: int = 1) -> None:
         pass
 
-    def say(self, step: str, *, standing_by: bool = False) -> None:
+    def set_step(self, step: str, *, standing_by: bool = False) -> None:
         pass
 
     def block(self, ledger: int, reason: str, what_to_do: str) -> None:

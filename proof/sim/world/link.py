@@ -217,7 +217,7 @@ class SimLink:
             body = memoryview(frame)[4:]
             if isinstance(item, AddSend):
                 cast(_Left, item.owed).answered.add(index)
-                item.answered(index, index, code_of(body), connection.number)
+                item.complete(index, index, code_of(body), connection.number)
             else:
                 item.end(self._decode(body, connection.number).reply)
             if item.is_over:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.client.connection.add_responses import OutstandingAdds, take_v2, take_v3, whole_frames
+from bkbox.client.connection.add_responses import OutstandingAdds, match_v2, match_v3, whole_frames
 from bkbox.errors import FrameError
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -19,7 +19,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("push"), st.integers(0, 30), st.integers(1, 200)),
         st.tuples(st.just("each"), st.integers(0, 30), st.integers(1, 20)),
-        st.tuples(st.just("take"), st.integers(0, 3), st.integers(1, 200)),
+        st.tuples(st.just("pop"), st.integers(0, 3), st.integers(1, 200)),
         st.tuples(st.just("close"), st.integers(0, 300), st.integers(1, 20)),
     ),
     max_size=30,
@@ -55,7 +55,7 @@ def test_slots_are_taken_in_the_order_of_sending(steps: list[tuple[str, int, int
         else:
             for key in range(start, start + count):
                 expected = by_key[key].popleft() if by_key[key] else -1
-                assert owed.take(key) == expected
+                assert owed.pop(key) == expected
         assert owed.tail == len(keys)
     open_slots = {slot for slots in by_key.values() for slot in slots}
     assert {slot for slot in range(len(keys)) if owed.is_open(slot)} == open_slots
@@ -74,7 +74,7 @@ def test_answers_of_version_2_come_as_runs() -> None:
     rest = v2.encode_response(v2.ReadResponse(2, Code.ENOENTRY, 1, 3))
     found: list[tuple[OutstandingAdds, int, int, int]] = []
     data = memoryview(b"??" + chunk + rest)
-    assert take_v2(data, 2, len(data), {1: one, 2: two}, found) == 2 + len(chunk)
+    assert match_v2(data, 2, len(data), {1: one, 2: two}, found) == 2 + len(chunk)
     assert found == [
         (one, 0, 1, 0),
         (two, 0, 1, 0),
@@ -93,7 +93,7 @@ def test_an_answer_of_version_2_that_nobody_asked_for(ledger: int, entry: int) -
     data = b"".join(map(v2.encode_response, frames))
     found: list[tuple[OutstandingAdds, int, int, int]] = []
     with pytest.raises(FrameError, match=f"entry {entry}, ledger {ledger}"):
-        take_v2(data, 0, len(data), {1: owed}, found)
+        match_v2(data, 0, len(data), {1: owed}, found)
     assert found == [(owed, 0, 0, 0)]
 
 
@@ -109,7 +109,7 @@ def test_answers_of_version_3_come_as_runs() -> None:
     ]
     data = b"".join(frames)
     found: list[tuple[OutstandingAdds, int, int, int]] = []
-    end = take_v3(data, 0, len(data), {1: owed}, found, FastResponseV3())
+    end = match_v3(data, 0, len(data), {1: owed}, found, FastResponseV3())
     assert end == len(data) - len(frames[-1])
     assert found == [(owed, 0, 1, 0), (owed, 3, 3, 504), (owed, 2, 2, 0)]
     assert owed.is_open(4)

@@ -143,7 +143,7 @@ def test_a_run_that_a_deaf_bookie_was_never_sent_times_out(tmp_path: Path) -> No
             assert {each[1] for one in answers for each in one} == {NoAnswer.TIMEOUT}
             for connection in bookie.connections:
                 connection.transport.resume_reading()
-            assert (await pool.write(999)).answer is Code.EOK
+            assert (await pool.write(999)).status is Code.EOK
             assert len(bookie.ledgers[7].entries) < 202  # what had not left is not sent
 
     go(test())

@@ -78,21 +78,21 @@ def test_requests_share_a_connection_and_fencing_reads_may_have_their_own(
     async def test() -> None:
         async with one_bookie(tmp_path) as (bookie, pool):
             replies = await asyncio.gather(*(pool.write(n) for n in range(100)))
-            assert {reply.answer for reply in replies} == {Code.EOK}
+            assert {reply.status for reply in replies} == {Code.EOK}
             reply = await pool.ask(42)
-            assert (reply.answer, reply.connection) == (Code.EOK, 1)
+            assert (reply.status, reply.connection) == (Code.EOK, 1)
             assert reply.entry == bookie.ledgers[7].entries[42]
             assert (await pool.ask(100))[:2] == (Code.ENOENTRY, None)
             assert bookie.connections_made == 1
-            assert (await pool.ask(-1, fence=True)).answer is Code.EOK
-            assert (await pool.ask(5, fence=True)).answer is Code.EOK
+            assert (await pool.ask(-1, fence=True)).status is Code.EOK
+            assert (await pool.ask(5, fence=True)).status is Code.EOK
             assert bookie.connections_made == (2 if protocol == "v2" else 1)
             if protocol == "v2":
                 assert [r.flags for r in bookie.requests[-2:]] == [1, 5]
             else:
                 assert [r.header.priority for r in bookie.requests[-2:]] == [0, 100]
             assert all(r.fencing for r in bookie.requests[-2:])
-            assert (await pool.write(100)).answer is Code.EFENCED
+            assert (await pool.write(100)).status is Code.EFENCED
 
     go(test())
 
@@ -101,7 +101,7 @@ def test_equal_requests_are_answered_each(tmp_path: Path) -> None:
     async def test() -> None:
         async with one_bookie(tmp_path) as (bookie, pool):
             replies = await asyncio.gather(pool.write(0), pool.write(0), pool.write(0))
-            assert [reply.answer for reply in replies] == [Code.EOK] * 3
+            assert [reply.status for reply in replies] == [Code.EOK] * 3
             assert len(bookie.requests) == 3
 
     go(test())
@@ -125,7 +125,7 @@ def test_a_late_answer_is_not_taken_for_that_of_a_later_request(tmp_path: Path) 
             third[0].answer(third[1])
             bookie.hung = False
             reply = await again
-            assert (reply.answer, reply.entry) == (Code.EOK, bookie.ledgers[7].entries[1])
+            assert (reply.status, reply.entry) == (Code.EOK, bookie.ledgers[7].entries[1])
             assert bookie.connections_made == 1
 
     go(test())
@@ -137,10 +137,10 @@ def test_a_bookie_that_never_answers_costs_its_connection_in_the_end(tmp_path: P
             await pool.write(0)
             bookie.hung = True
             replies = await asyncio.gather(*(pool.ask(n) for n in range(257)))
-            assert {reply.answer for reply in replies} == {NoAnswer.TIMEOUT}
+            assert {reply.status for reply in replies} == {NoAnswer.TIMEOUT}
             await until(lambda: not bookie.connections)
             bookie.hung = False
-            assert (await pool.ask(0)).answer is Code.EOK
+            assert (await pool.ask(0)).status is Code.EOK
             assert bookie.connections_made == 2
 
     go(test())
@@ -158,7 +158,7 @@ def test_a_lost_connection_answers_everything_and_comes_back(tmp_path: Path) -> 
             lost = [await reply for reply in outstanding]
             assert lost == [Reply(NoAnswer.CONNECTION_LOST)] * 3
             again = await pool.write(1)
-            assert (again.answer, again.connection) == (Code.EOK, 2)
+            assert (again.status, again.connection) == (Code.EOK, 2)
 
     go(test())
 
@@ -201,7 +201,7 @@ def test_a_bookie_without_an_address(tmp_path: Path) -> None:
             assert await pool.ask(0) == Reply(NoAnswer.NOT_REACHED)
             bookie.port = port
             await asyncio.sleep(0.01)
-            assert (await pool.ask(0)).answer is Code.ENOLEDGER
+            assert (await pool.ask(0)).status is Code.ENOLEDGER
 
     go(test())
 
@@ -243,7 +243,7 @@ def test_what_breaks_the_protocol_closes_the_connection(
             await until(lambda: not bookie.connections)
             bookie.raw = b""
             await asyncio.sleep(0.01)
-            assert (await pool.ask(0)).answer is Code.ENOLEDGER
+            assert (await pool.ask(0)).status is Code.ENOLEDGER
 
     go(test())
 
@@ -255,7 +255,7 @@ def test_answers_in_pieces_and_larger_than_a_chunk(tmp_path: Path) -> None:
             await pool.write(0, large)
             answers = await asyncio.gather(pool.ask(0), pool.ask(0), pool.ask(1), pool.ask(0))
             for reply in (answers[0], answers[1], answers[3]):
-                assert reply.answer is Code.EOK
+                assert reply.status is Code.EOK
                 assert reply.entry == bookie.ledgers[7].entries[0]
             (connection,) = bookie.connections
             bookie.hung = True
@@ -266,7 +266,7 @@ def test_answers_in_pieces_and_larger_than_a_chunk(tmp_path: Path) -> None:
                 connection.transport.write(frame[at : at + 1])
                 await asyncio.sleep(0)
             connection.transport.write(frame[100:])
-            assert (await slow).answer is Code.EOK
+            assert (await slow).status is Code.EOK
 
     go(test())
 

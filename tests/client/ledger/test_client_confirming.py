@@ -33,7 +33,7 @@ def go(test: Coroutine[Any, Any, None]) -> None:
 
 async def all_answered(writer: LedgerWriter) -> None:
     """Until every bookie has answered every add."""
-    await until(lambda: writer._driver.unanswered_bytes == 0)
+    await until(lambda: writer._driver.in_flight_bytes == 0)
 
 
 # ---- long polls ---------------------------------------------------------------------------------

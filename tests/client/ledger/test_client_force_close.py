@@ -56,12 +56,14 @@ def test_a_healthy_ledger(tmp_path: Path) -> None:
     async def test() -> None:
         async with cluster(tmp_path) as made, made.client() as client:
             ledger = await written(made, client, 5)
-            found = (await client.survey(ledger)).diagnosis
+            found = (await client.inspect_ledger(ledger)).diagnosis
             assert (found.prospect, found.lac, found.end) == (RecoveryOutlook.CLOSES, 3, 4)
             assert not any(bookie.ledgers[ledger].fenced for bookie in made.bookies.values())
             assert (await client.metadata(ledger)).state is LedgerState.OPEN
             assert (await client.recover(ledger)).last_entry == 4
-            assert (await client.survey(ledger)).diagnosis.prospect is RecoveryOutlook.NOTHING
+            assert (
+                await client.inspect_ledger(ledger)
+            ).diagnosis.prospect is RecoveryOutlook.NOTHING
 
     go(test())
 
@@ -77,7 +79,7 @@ def test_two_of_three_in_limbo_keep_a_ledger_open_and_are_named(
                 bookie.lists = lists
             for name in ("bookie-0", "bookie-1"):
                 forget(made.of(name), ledger, *range(5))
-            found = (await client.survey(ledger)).diagnosis
+            found = (await client.inspect_ledger(ledger)).diagnosis
             assert found.prospect is RecoveryOutlook.NO_FENCE
             assert set(found.limbo) == {"bookie-0", "bookie-1"}
             assert "bookie-0 is in limbo" in found.reason
@@ -105,7 +107,7 @@ def test_who_does_not_answer_is_unknown_and_never_without_the_entry(
                         made.of(name).ledgers[ledger].entries.pop(2)
                     case "EIO":
                         made.of(name).refusal = Code.EIO
-            survey = await client.survey(ledger)
+            survey = await client.inspect_ledger(ledger)
             found = survey.diagnosis
             assert found.stuck
             assert {bookie for bookie, _why in found.silent} >= {"bookie-0", "bookie-1"}
@@ -127,7 +129,7 @@ def test_what_a_rotten_copy_hides_is_found_by_reading(tmp_path: Path) -> None:
             ledger = await written(made, client, 3)
             entries = made.of("bookie-0").ledgers[ledger].entries
             entries[2] = entries[2][:-1] + bytes([entries[2][-1] ^ 1])
-            survey = await client.survey(ledger)
+            survey = await client.inspect_ledger(ledger)
             assert (
                 survey.reports[made.of("bookie-0").id].says(2) == "has a copy whose digest is wrong"
             )
@@ -241,7 +243,7 @@ def test_entries_that_a_bookie_does_not_list_are_not_plugged(tmp_path: Path) -> 
                 await made.every_copy_of(writer.metadata, 2500)
             for bookie in made.bookies.values():
                 bookie.lists = False
-            survey = await client.survey(writer.ledger_id)
+            survey = await client.inspect_ledger(writer.ledger_id)
             assert ending(survey.metadata, survey.reports, plug=True).holes, (
                 "reads at both ends only"
             )

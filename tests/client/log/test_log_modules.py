@@ -139,13 +139,13 @@ def test_a_list_grows_rolls_and_is_truncated() -> None:
     assert far.ledgers == (8, 9), "the last two may be open: they stay"
     assert cut.buried((LedgerId(3),)).doomed == (5,)
     for wrong in (9, 8, 0):
-        assert not one.takes(LedgerId(wrong))
+        assert not one.accepts(LedgerId(wrong))
         with pytest.raises(BugError):
             one.rolled(LedgerId(wrong))
     gone = one.emptied()
     assert (gone.deleted, gone.ledgers, gone.doomed) == (True, (), (3, 5, 8, 9))
     assert gone.epoch > one.epoch, "its writer has to find out"
-    assert not gone.takes(LedgerId(9)), "a position is never given twice"
+    assert not gone.accepts(LedgerId(9)), "a position is never given twice"
     assert not gone.opened(LedgerId(10)).deleted
 
 
@@ -221,9 +221,9 @@ def test_a_lost_ledger_is_taken_out() -> None:
         assert cut.epoch == 5, "whoever writes it finds another epoch"
         assert set(cut.may_be_open) >= set(one.may_be_open) - {last}, "and is fenced as before"
     cut = one.without(LedgerId(9))
-    assert not cut.takes(LedgerId(9)), "a position is never given twice"
-    assert cut.takes(LedgerId(10))
-    assert not cut.emptied().takes(LedgerId(9))
+    assert not cut.accepts(LedgerId(9)), "a position is never given twice"
+    assert cut.accepts(LedgerId(10))
+    assert not cut.emptied().accepts(LedgerId(9))
     assert decode_list(encode_list(cut)) == cut
     both = middle.without(LedgerId(3))
     assert both.lost == (3, 5)

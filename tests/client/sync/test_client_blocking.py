@@ -163,7 +163,11 @@ def test_records_may_be_handed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("facade", "original", "lacks"),
     [
-        (sync.Client, asynchronous.Client, "close ender leave placer pool rng store survey"),
+        (
+            sync.Client,
+            asynchronous.Client,
+            "close ender inspect_ledger leave placer pool rng store",
+        ),
         (
             sync.LedgerWriter,
             asynchronous.LedgerWriter,

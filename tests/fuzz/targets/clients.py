@@ -41,9 +41,9 @@ def _matched(kernel: SimpleNamespace, data: bytes, *, three: bool = False) -> ob
     try:
         if three:
             plain = kernel.v3_fast_path.FastResponseV3()
-            end = answers.take_v3(area, 0, whole, owed, found, plain)
+            end = answers.match_v3(area, 0, whole, owed, found, plain)
         else:
-            end = answers.take_v2(area, 0, whole, owed, found)
+            end = answers.match_v2(area, 0, whole, owed, found)
     except FrameError as error:
         end = str(error)
     slots = [(one is owed[1], slot) for one, a, b, _ in found for slot in range(a, b + 1)]

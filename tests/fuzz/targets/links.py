@@ -96,10 +96,10 @@ class _Client:
         packer = AddPacker(digests, KEY, numbers, recovery=False, deferred_sync=False)
         run = SendAdds(EntryId(first), EntryId(-1), 0, payloads, False, ())
 
-        def on_answer(start: int, end: int, answer: Answer, _connection: int) -> None:
+        def on_response(start: int, end: int, answer: Answer, _connection: int) -> None:
             self.ends += [("add", first + n, answer) for n in range(start, end + 1)]
 
-        self.stream.send(AddSend(packer.pack(run), on_answer))
+        self.stream.send(AddSend(packer.pack(run), on_response))
 
     def _ask(self, key: tuple[int, ...]) -> asyncio.Future[Reply]:
         reply: asyncio.Future[Reply] = _LOOP.create_future()
@@ -131,10 +131,10 @@ class _Client:
 
 
 def _told(reply: Reply) -> object:
-    assert isinstance(reply.answer, Code | NoAnswer)
-    if isinstance(reply.answer, NoAnswer):
+    assert isinstance(reply.status, Code | NoAnswer)
+    if isinstance(reply.status, NoAnswer):
         assert reply.entry is None
-    return reply.answer, bytes(reply.entry or b""), repr(reply.response)
+    return reply.status, bytes(reply.entry or b""), repr(reply.response)
 
 
 def check_reply(data: bytes) -> object:

@@ -44,7 +44,7 @@ METADATA = LedgerMetadata(
 class Pool:
     """Peers have every entry, and no batches; what was stored here is in ``stored``."""
 
-    takes_v2_adds = False
+    accepts_v2_adds = False
 
     def __init__(self, on_store: Callable[[int], None] = lambda _entry: None) -> None:
         self.stored: list[int] = []
@@ -77,7 +77,7 @@ class Pool:
 class BatchPool(Pool):
     """The same with batches, of which entry 4 is rotten, and frames for adds."""
 
-    takes_v2_adds = True
+    accepts_v2_adds = True
 
     async def read_batch(
         self, _peer: BookieId, _ledger: int, first: int, count: int, _size: int

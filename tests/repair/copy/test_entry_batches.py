@@ -30,8 +30,8 @@ METADATA = LedgerMetadata(
 )
 
 
-def packer(metadata: LedgerMetadata, *, takes_v2_adds: bool = True) -> AddBatchBuilder:
-    pool: Any = SimpleNamespace(takes_v2_adds=takes_v2_adds)
+def packer(metadata: LedgerMetadata, *, accepts_v2_adds: bool = True) -> AddBatchBuilder:
+    pool: Any = SimpleNamespace(accepts_v2_adds=accepts_v2_adds)
     return AddBatchBuilder(metadata, pool)
 
 
@@ -65,7 +65,7 @@ def test_any_other_ledger() -> None:
     assert run.frames is not None
     assert (run.entries, run.size) == (range(4), sum(map(len, entries)))
     assert run.largest == len(entries[-1])
-    as_v3 = packer(METADATA, takes_v2_adds=False).of_batch(batch, range(10))
+    as_v3 = packer(METADATA, accepts_v2_adds=False).of_batch(batch, range(10))
     assert as_v3 is not None
     assert as_v3.frames is None
     assert [bytes(add.entry) for add in as_v3.adds] == entries
@@ -94,7 +94,7 @@ class SlowWork(FreeWork):
 @pytest.mark.parametrize("as_frames", [True, False])
 def test_a_run_is_sent_in_parts_as_the_rate_allows(as_frames: bool) -> None:
     batch, entries = body(7)
-    run = packer(METADATA, takes_v2_adds=as_frames).of_batch(batch, range(7))
+    run = packer(METADATA, accepts_v2_adds=as_frames).of_batch(batch, range(7))
     assert run is not None
     work = SlowWork(3)
 

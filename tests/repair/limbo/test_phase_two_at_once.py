@@ -73,7 +73,7 @@ class Recoveries:
             raise RecoveryAbortedError("two of three are in limbo")
         return metadata(ledger, LedgerState.CLOSED)
 
-    async def survey(self, ledger: LedgerId) -> Any:
+    async def inspect_ledger(self, ledger: LedgerId) -> Any:
         raise RecoveryAbortedError("nobody answers")
 
 

@@ -166,7 +166,7 @@ def test_what_somebody_may_have_is_not_hopeless(
         repair = FragmentRepair(EntryId(0), range(1), tuple(names), (1,), {})
         await copy_fragment(source, repair, {1: BookieId("c:1")}, FreeWork(), ByteWindow(1000))
 
-    pool: Any = SimpleNamespace(takes_v2_adds=True, read=read)
+    pool: Any = SimpleNamespace(accepts_v2_adds=True, read=read)
     with pytest.raises(error):
         asyncio.run(copy(names))
     with pytest.raises(NoSuchEntryError):

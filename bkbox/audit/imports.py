@@ -141,7 +141,7 @@ async def _is_there(
 ) -> bool:
     """True if the ledger is imported already. Raises LedgerExistsError if the id belongs to another ledger."""
     try:
-        found = (await store.read_ledger(LedgerId(row.ledger_id), latest=True)).value
+        found = (await store.read_ledger(LedgerId(row.ledger_id), linearizable=True)).value
     except NoSuchLedgerError:
         return False
     is_marked = any(key == MARK for key, _ in found.custom)
@@ -179,7 +179,7 @@ async def _write(writer: LedgerWriter, row: _Row, entries: _Entries) -> None:
 
 async def _unmark(store: MetadataStore, ledger: LedgerId, exported: LedgerMetadata) -> None:
     while True:
-        found = await store.read_ledger(ledger, latest=True)
+        found = await store.read_ledger(ledger, linearizable=True)
         after = replace(found.value, custom=exported.custom, creator_token=0)
         try:
             await store.write_ledger(after, found.version)

@@ -154,7 +154,7 @@ class AuditJob:
         self, ledger: int, bookie: BookieId, last: memoryview, store: MetadataStore
     ) -> Orphaned | None:
         try:
-            await store.read_ledger(LedgerId(ledger), latest=True)
+            await store.read_ledger(LedgerId(ledger), linearizable=True)
         except NoSuchLedgerError:
             entry = HEADER.unpack(last[:HEADER_BYTES])[1] if len(last) >= HEADER_BYTES else -1
             return Orphaned(ledger, bookie, entry)
@@ -188,7 +188,7 @@ class _Audit:
                 )
                 if judgement.is_clean:
                     break
-                before, found = found, await self.store.read_ledger(ledger, latest=True)
+                before, found = found, await self.store.read_ledger(ledger, linearizable=True)
                 if before.version == found.version:
                     break
         except NoSuchLedgerError:

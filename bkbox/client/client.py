@@ -256,7 +256,7 @@ class Client:
         """Report what every bookie of a ledger has of it, and the outcome that a recovery would have. Read-only: the
         ledger and its writer are not affected. Raises NoSuchLedgerError, UnauthorizedError, MetadataError.
         """
-        found = await self._find(ledger, password, latest=True)
+        found = await self._find(ledger, password, linearizable=True)
         access = self._access(found.value, password)
         return await LedgerInspector(access, found.value, found.version).inspect()
 
@@ -265,10 +265,10 @@ class Client:
         ``inspect_ledger``.
         """
         arguments.flag("plug", plug)
-        found = await self._find(ledger, password, latest=True)
+        found = await self._find(ledger, password, linearizable=True)
         return ForceClose(
             self._access(found.value, password),
-            lambda: self._find(ledger, password, latest=True),
+            lambda: self._find(ledger, password, linearizable=True),
             lambda: self.recover(ledger, password),
             plug=plug,
         )
@@ -332,12 +332,12 @@ class Client:
         return self._placer
 
     async def _find(
-        self, ledger: int, password: bytes | None, *, latest: bool = False
+        self, ledger: int, password: bytes | None, *, linearizable: bool = False
     ) -> Versioned[LedgerMetadata]:
         self._binding.check()
         number = arguments.ledger(ledger)
         arguments.password(password)
-        found = await self._store.read_ledger(number, latest=latest)
+        found = await self._store.read_ledger(number, linearizable=linearizable)
         stored = found.value.password
         if None not in (password, stored) and password != stored:
             raise UnauthorizedError(f"the password is not that of ledger {ledger}")

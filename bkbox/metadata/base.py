@@ -86,10 +86,10 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def read_ledger(
-        self, ledger: LedgerId, *, latest: bool = False
+        self, ledger: LedgerId, *, linearizable: bool = False
     ) -> Versioned[LedgerMetadata]:
-        """The metadata of a ledger. ``latest``: a linearizable read. Otherwise the result may be stale, which a later
-        write with its version detects.
+        """The metadata of a ledger. ``linearizable``: a linearizable read. Otherwise the result may be stale, which a
+        later write with its version detects.
 
         Raises NoSuchLedgerError; MetadataError if the stored metadata cannot be decoded.
         """
@@ -138,7 +138,7 @@ class MetadataStore(ABC):
 
     @property
     @abstractmethod
-    def rests(self) -> MaintenanceWindows:
+    def maintenance_windows(self) -> MaintenanceWindows:
         """Bookies in a maintenance window: see maintenance.py."""
 
     @property

@@ -85,5 +85,5 @@ def _start_time(pid: int) -> int | None:
             return None
         raise
     # The name, field 2, may hold blanks and parentheses; what follows the last one is regular.
-    state, *rest = text.rpartition(")")[2].split()
-    return None if state in ("Z", "X") else int(rest[18])
+    state, *fields = text.rpartition(")")[2].split()
+    return None if state in ("Z", "X") else int(fields[18])

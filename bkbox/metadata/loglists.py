@@ -39,8 +39,8 @@ class LogLists(ABC):
     """The documents of one cluster. Every method raises MetadataError; names are those of ``log_name``."""
 
     @abstractmethod
-    async def find(self, name: str, *, latest: bool = False) -> Versioned[bytes] | None:
-        """The document, None if there is none. ``latest``: a linearizable read."""
+    async def find(self, name: str, *, linearizable: bool = False) -> Versioned[bytes] | None:
+        """The document, None if there is none. ``linearizable``: a linearizable read."""
 
     @abstractmethod
     async def write(self, name: str, data: bytes, expected_version: int | None) -> int:

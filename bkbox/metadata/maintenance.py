@@ -19,7 +19,7 @@ from bkbox.base.values import frozen_struct
 from bkbox.errors import EncodingError
 from bkbox.metadata.underreplication import UnderReplication
 
-REST_S_MAX = 86_400
+MAINTENANCE_S_MAX = 86_400
 """Longest window, so that a typing error does not keep a bookie unrepaired for longer."""
 
 _FORMAT = 1
@@ -47,7 +47,7 @@ class MaintenanceWindows(ABC):
         """Every bookie with a stored window."""
 
     @abstractmethod
-    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
+    async def put(self, bookie: BookieId, window: MaintenanceWindow) -> None:
         """Store a window, replacing the present one."""
 
     @abstractmethod
@@ -55,63 +55,65 @@ class MaintenanceWindows(ABC):
         """Remove a window; succeeds if there is none."""
 
 
-async def resting(rests: MaintenanceWindows, now_ms: int) -> frozenset[BookieId]:
+async def in_maintenance(windows: MaintenanceWindows, now_ms: int) -> frozenset[BookieId]:
     """The bookies in a maintenance window now: they are not lost, whatever the lists of bookies say."""
     return frozenset(
-        bookie for bookie, rest in (await rests.all()).items() if now_ms < rest.until_ms
+        bookie for bookie, window in (await windows.all()).items() if now_ms < window.until_ms
     )
 
 
 async def begin(
-    rests: MaintenanceWindows, bookie: BookieId, seconds: int, now_ms: int
+    windows: MaintenanceWindows, bookie: BookieId, seconds: int, now_ms: int
 ) -> MaintenanceWindow:
     """Begin a maintenance window of a bookie now, for this duration; replaces a present one."""
     until_ms = now_ms + seconds * 1000
-    if rests.java is None:
-        rest = MaintenanceWindow(until_ms)
-        await rests.put(bookie, rest)
-        return rest
-    found = await rests.java.recovery_delay()
+    if windows.java is None:
+        window = MaintenanceWindow(until_ms)
+        await windows.put(bookie, window)
+        return window
+    found = await windows.java.recovery_delay()
     present_s = found.seconds if found is not None else 0
-    ours = [each for each in (await rests.all()).values() if each.delay_s == present_s]
+    ours = [each for each in (await windows.all()).values() if each.delay_s == present_s]
     delay_s = max(seconds, present_s)
-    rest = MaintenanceWindow(until_ms, delay_s, ours[0].delay_before_s if ours else present_s)
-    await rests.put(bookie, rest)  # first: a delay without a stored window would never be restored
+    window = MaintenanceWindow(until_ms, delay_s, ours[0].delay_before_s if ours else present_s)
+    await windows.put(
+        bookie, window
+    )  # first: a delay without a stored window would never be restored
     if delay_s != present_s:  # writing the same value again would tell Java's auditor to begin
-        await rests.java.set_recovery_delay_s(delay_s)
-    return rest
+        await windows.java.set_recovery_delay_s(delay_s)
+    return window
 
 
-async def end(rests: MaintenanceWindows, bookie: BookieId, now_ms: int) -> bool:
+async def end(windows: MaintenanceWindows, bookie: BookieId, now_ms: int) -> bool:
     """End a bookie's window; True if it had one. The delay is restored with the last window, unless it was changed
     meanwhile.
     """
-    found = await rests.all()
-    rest = found.pop(bookie, None)
-    if rest is None:
+    found = await windows.all()
+    window = found.pop(bookie, None)
+    if window is None:
         return False
     others = [each for each in found.values() if now_ms < each.until_ms]
-    if rests.java is not None and not others and rest.delay_s != rest.delay_before_s:
-        present = await rests.java.recovery_delay()
-        if present is not None and present.seconds == rest.delay_s:
-            await rests.java.set_recovery_delay_s(rest.delay_before_s)
-    await rests.remove(bookie)
+    if windows.java is not None and not others and window.delay_s != window.delay_before_s:
+        present = await windows.java.recovery_delay()
+        if present is not None and present.seconds == window.delay_s:
+            await windows.java.set_recovery_delay_s(window.delay_before_s)
+    await windows.remove(bookie)
     return True
 
 
-async def end_those_over(rests: MaintenanceWindows, now_ms: int) -> None:
+async def end_expired(windows: MaintenanceWindows, now_ms: int) -> None:
     """Remove expired windows. Any process may do this at any time."""
-    for bookie, rest in (await rests.all()).items():
-        if rest.until_ms <= now_ms:
-            await end(rests, bookie, now_ms)
+    for bookie, window in (await windows.all()).items():
+        if window.until_ms <= now_ms:
+            await end(windows, bookie, now_ms)
 
 
-def encode(rest: MaintenanceWindow) -> bytes:
+def encode(window: MaintenanceWindow) -> bytes:
     fields = {
         "format": _FORMAT,
-        "until_ms": rest.until_ms,
-        "delay_s": rest.delay_s,
-        "delay_before_s": rest.delay_before_s,
+        "until_ms": window.until_ms,
+        "delay_s": window.delay_s,
+        "delay_before_s": window.delay_before_s,
     }
     return json.dumps(fields, sort_keys=True).encode()
 
@@ -121,7 +123,7 @@ def decode(data: bytes) -> MaintenanceWindow:
     try:
         fields = json.loads(data)
     except ValueError as error:
-        raise EncodingError(f"a rest is not JSON: {error}") from None
+        raise EncodingError(f"a maintenance window is not JSON: {error}") from None
     match fields:
         case {
             "format": 1,
@@ -131,4 +133,6 @@ def decode(data: bytes) -> MaintenanceWindow:
         }:
             return MaintenanceWindow(until_ms, delay_s, delay_before_s)
         case _:
-            raise EncodingError("a rest is not in a form that this version of bkbox reads")
+            raise EncodingError(
+                "a maintenance window is not in a form that this version of bkbox reads"
+            )

@@ -27,7 +27,7 @@ from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError
 from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 
-FULL_CHECK_WANTED = 0
+FULL_CHECK_REQUESTED = 0
 """As the time of the last full check: an auditor of bkbox begins one at once, whatever its interval."""
 
 
@@ -92,12 +92,12 @@ class UnderReplication(ABC):
         """All marked ledgers, ascending; the marks themselves are not read."""
 
     @abstractmethod
-    async def look(self, ledger: LedgerId) -> Mark | None:
+    async def read_mark(self, ledger: LedgerId) -> Mark | None:
         """The mark of a ledger and its version, or None."""
 
     async def find(self, ledger: LedgerId) -> UnderreplicatedLedger | None:
         """The mark of a ledger, or None."""
-        found = await self.look(ledger)
+        found = await self.read_mark(ledger)
         return None if found is None else found.missing
 
     async def count(self) -> int:
@@ -108,19 +108,19 @@ class UnderReplication(ABC):
 
     async def lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
         """Acquire the lock of a ledger, marked or not; None if it is held. ``holder``: host name of this process."""
-        taking = asyncio.ensure_future(self._take_lock(ledger, holder))
+        acquiring = asyncio.ensure_future(self._acquire_lock(ledger, holder))
         try:
-            return await asyncio.shield(taking)
+            return await asyncio.shield(acquiring)
         except asyncio.CancelledError:
             # The lock may be ours by now, and would never be released.
             with suppress(MetadataError):
-                taken = await taking
-                if taken is not None:
-                    await self.unlock(taken)
+                lock = await acquiring
+                if lock is not None:
+                    await self.unlock(lock)
             raise
 
     @abstractmethod
-    async def _take_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
+    async def _acquire_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
         """As ``lock``; not cancelled."""
 
     async def unlock(self, lock: Lock) -> None:
@@ -148,7 +148,7 @@ class UnderReplication(ABC):
     async def acquire(self, ledger: LedgerId, holder: str | None) -> Task | None:
         """Acquire a ledger; None if it is not marked or another worker holds it."""
         # The version has to be older than everything that the worker reads: its repair does not cover later marks.
-        mark = await self.look(ledger)
+        mark = await self.read_mark(ledger)
         if mark is None:
             return None
         lock = await self.lock(ledger, holder)
@@ -163,7 +163,7 @@ class UnderReplication(ABC):
             return None
         try:
             await self.mark(ledger, replicas, now_ms)
-            mark = await self.look(ledger)
+            mark = await self.read_mark(ledger)
         except BaseException:
             await self.unlock(lock)
             raise
@@ -198,7 +198,7 @@ class UnderReplication(ABC):
 
     @abstractmethod
     async def set_last_full_check_ms(self, time_ms: int) -> None:
-        """Record a complete check; FULL_CHECK_WANTED asks for one."""
+        """Record a complete check; FULL_CHECK_REQUESTED asks for one."""
 
     # ---- switches ---------------------------------------------------------------------------
 

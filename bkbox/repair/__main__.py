@@ -29,10 +29,10 @@ def repair(control: socket.socket, orders: list[Order], log: str) -> None:
 
 
 if __name__ == "__main__":
-    begun = begin("repair")
+    child = begin("repair")
     try:
-        orders = wait_for_first_job(Channel(begun.control))
+        orders = wait_for_first_job(Channel(child.control))
     except EOFError:
         orders = []
     if orders:
-        repair(begun.control, orders, begun.log)
+        repair(child.control, orders, child.log)

@@ -25,8 +25,8 @@ _ADDS_LEAST = 50
 _NOISE_US = 200
 """Adds that take less than this are fast enough, whatever the baseline."""
 _LEARN_DOWN = 0.2
-_RESTED_S = 10
-_FIRST_REST_S = 3
+_IDLE_SAMPLES = 10
+_FIRST_IDLE_S = 3
 
 
 class LatencyBaseline:
@@ -34,35 +34,35 @@ class LatencyBaseline:
 
     def __init__(self) -> None:
         self._p99_us: float | None = None
-        self._at_rest: list[int] = []
-        self._rested_s = 0
+        self._idle_p99s: list[int] = []
+        self._idle_s = 0
         self.is_unknown = False
         """There is foreground load, and the jobs have hardly been idle since it was first seen."""
 
-    def growth(self, adds: int, p99_us: int, *, rest: bool) -> float:
+    def growth(self, adds: int, p99_us: int, *, idle: bool) -> float:
         """The latency of the last second's adds as a multiple of the baseline; 1.0 where it is not known.
 
-        ``rest``: the jobs were idle meanwhile, or at their least share.
+        ``idle``: the jobs were idle meanwhile, or at their least share.
         """
         self.is_unknown = False
-        if not rest:
-            self._at_rest.clear()
+        if not idle:
+            self._idle_p99s.clear()
         if adds < _ADDS_LEAST:
             return 1.0
-        if rest:
-            self._at_rest.append(p99_us)
-            self._rested_s += 1
-        self.is_unknown = self._rested_s < _FIRST_REST_S
+        if idle:
+            self._idle_p99s.append(p99_us)
+            self._idle_s += 1
+        self.is_unknown = self._idle_s < _FIRST_IDLE_S
         if self._p99_us is None:
             self._p99_us = float(p99_us)
-        elif rest and self._rested_s <= _FIRST_REST_S:
-            self._p99_us = float(min(self._at_rest))
+        elif idle and self._idle_s <= _FIRST_IDLE_S:
+            self._p99_us = float(min(self._idle_p99s))
         growth = p99_us / max(self._p99_us, _NOISE_US)
         if p99_us < self._p99_us:
             self._p99_us += _LEARN_DOWN * (p99_us - self._p99_us)
-        elif len(self._at_rest) >= _RESTED_S:
-            self._p99_us = max(self._p99_us, min(self._at_rest))
-            self._at_rest.clear()
+        elif len(self._idle_p99s) >= _IDLE_SAMPLES:
+            self._p99_us = max(self._p99_us, min(self._idle_p99s))
+            self._idle_p99s.clear()
         return growth
 
 

@@ -59,7 +59,7 @@ _NAMED_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class DecommissionSurvey:
+class DecommissionScan:
     """The work that a decommission has to do. ``mode``: 'writable', 'read-only', or 'down'."""
 
     bookie: BookieId
@@ -122,7 +122,7 @@ class Decommission:
         self._waits = RetrySchedule(settings.retry_initial_s, settings.retry_max_s, rng)
         self._done = 0
 
-    async def survey(self) -> DecommissionSurvey:
+    async def scan(self) -> DecommissionScan:
         """Examine the metadata of all ledgers; changes nothing. Raises OperatorError for a bookie that the cluster
         does not know.
         """
@@ -134,14 +134,14 @@ class Decommission:
         async def one(ledger: LedgerId) -> DecommissionPlan | None:
             await self._work.checkpoint(metadata_calls=1)
             try:
-                metadata = (await self._store.read_ledger(ledger, latest=True)).value
+                metadata = (await self._store.read_ledger(ledger, linearizable=True)).value
             except NoSuchLedgerError:
                 return None
             return departure(metadata, self._bookie, registered.keys(), writable)
 
         async for page in self._store.ledger_ranges():
-            answers = await bounded_gather(page, one, _METADATA_AT_ONCE)
-            found += [each for each in answers if each is not None]
+            candidates = await bounded_gather(page, one, _METADATA_AT_ONCE)
+            found += [each for each in candidates if each is not None]
         there = registered.get(self._bookie)
         mode = "down" if there is None else "read-only" if there.read_only else "writable"
         has_cookie = await self._store.read_cookie(self._bookie) is not None
@@ -150,26 +150,26 @@ class Decommission:
                 f"no ledger names bookie {self._bookie}, it is not registered and has no cookie: there is nothing to "
                 f"decommission; `bkbox cluster list --all` shows the bookies that are known"
             )
-        return DecommissionSurvey(self._bookie, mode, has_cookie, tuple(found))
+        return DecommissionScan(self._bookie, mode, has_cookie, tuple(found))
 
     async def run(self, *, delete_cookie: bool) -> None:
         """Returns when no ledger names the bookie, and its cookie is deleted where that was asked for.
 
         Raises OperatorError: refused, or the rest cannot be done; MetadataError, JobCancelledError.
         """
-        survey = await self.survey()
-        if survey.refusal:
-            raise OperatorError(survey.refusal)
+        scan = await self.scan()
+        if scan.refusal:
+            raise OperatorError(scan.refusal)
         if not await self._tree.enabled():
             raise OperatorError(
                 "re-replication is disabled in this cluster: `bkbox autorecovery enable` comes first"
             )
         if self._retire is not None:
             await self._retire(True)
-        elif survey.mode == "writable":
+        elif scan.mode == "writable":
             raise OperatorError(still_writable(self._bookie))
         try:
-            await self._migrate(survey)
+            await self._migrate(scan)
         except JobCancelledError:
             if self._retire is not None:
                 await self._retire(False)
@@ -178,19 +178,19 @@ class Decommission:
             await self._delete_cookie()
         self._work.set_step(f"no ledger names bookie {self._bookie}")
 
-    async def _migrate(self, survey: DecommissionSurvey) -> None:
+    async def _migrate(self, scan: DecommissionScan) -> None:
         """Re-replicate ledgers until a scan of all ledgers finds the bookie in none."""
         if self._retire is not None:
-            survey = await self.survey()  # writers went on until the bookie was read-only
-        while survey.ledgers:
+            scan = await self.scan()  # writers went on until the bookie was read-only
+        while scan.ledgers:
             self._work.expect(
-                ledgers=self._done + len(survey.ledgers),
-                entries=None if self._done else sum(each.entries for each in survey.ledgers),
+                ledgers=self._done + len(scan.ledgers),
+                entries=None if self._done else sum(each.entries for each in scan.ledgers),
             )
-            await self._pass_over(survey)
-            survey = await self.survey()
-            self._refuse_if_stuck(survey)
-            if survey.ledgers:
+            await self._pass_over(scan)
+            scan = await self.scan()
+            self._refuse_if_stuck(scan)
+            if scan.ledgers:
                 await wait_cancellable(self._work, asyncio.sleep(_PAUSE_S))
         await bounded_gather(await self._left_marked(), self._one, self._settings.ledgers_at_once)
 
@@ -201,18 +201,18 @@ class Decommission:
         found: list[LedgerId] = []
         async for ledger in self._tree.ledgers():
             await self._work.checkpoint(metadata_calls=1)
-            mark = await self._tree.look(ledger)
+            mark = await self._tree.read_mark(ledger)
             if mark is not None and set(mark.missing.replicas) == {self._bookie}:
                 found.append(ledger)
         return found
 
     # ---- ledgers ----------------------------------------------------------------------------
 
-    async def _pass_over(self, survey: DecommissionSurvey) -> None:
+    async def _pass_over(self, scan: DecommissionScan) -> None:
         now_s = self._now_s()
         due = [
             each.ledger
-            for each in sorted(survey.ledgers, key=lambda each: (each.copies, each.ledger))
+            for each in sorted(scan.ledgers, key=lambda each: (each.copies, each.ledger))
             if self._waits.is_due(each.ledger, now_s)
         ]
         await bounded_gather(due, self._one, self._settings.ledgers_at_once)
@@ -254,9 +254,9 @@ class Decommission:
         else:
             self._waits.failed(ledger, self._now_s())
 
-    def _refuse_if_stuck(self, survey: DecommissionSurvey) -> None:
+    def _refuse_if_stuck(self, scan: DecommissionScan) -> None:
         """Raise OperatorError where only failures are left that time does not repair."""
-        left = [each.ledger for each in survey.ledgers]
+        left = [each.ledger for each in scan.ledgers]
         if left and all(self._waits.has_quarantined(ledger) for ledger in left):
             named = ", ".join(map(str, left[:_NAMED_MAX]))
             raise OperatorError(

@@ -37,12 +37,12 @@ _FEW_BYTES = 1 << 20
 
 _PASSES_MAX = 20
 _CROWDED_S = 0.05
-_LOOK_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 _BAD_ADVICE = (
     "let a scrub refill them from other bookies (bkbox scrub run); it moves by itself then"
 )
-_ROOM_ADVICE = "add a disk (bkbox disk add) or give up the drain (bkbox job cancel)"
+_SPACE_ADVICE = "add a disk (bkbox disk add) or give up the drain (bkbox job cancel)"
 _AGAIN_ADVICE = "nothing: it is tried again by itself"
 
 
@@ -54,7 +54,7 @@ class _BlockedError(Exception):
         self.what_to_do = what_to_do
 
 
-class _NoRoomError(_BlockedError):
+class _NoSpaceError(_BlockedError):
     """No disk has space for this ledger, nor for any other."""
 
 
@@ -92,7 +92,7 @@ class _Drainer:
             source = self._environment.disks.get(self.disk)
             if source is None or source.closed:
                 self._work.set_step("waits for the worker of the disk")
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_INTERVAL_S)
                 continue
             try:
                 left = await self._round(source)
@@ -101,13 +101,13 @@ class _Drainer:
             if not left:
                 return
             self._work.set_step(f"{counted(left, 'ledger')} cannot move now")
-            await self._rest(backoff.next_s())
+            await self._wait(backoff.next_s())
 
-    async def _rest(self, seconds: float) -> None:
+    async def _wait(self, seconds: float) -> None:
         end_s = self._environment.monotonic_s() + seconds
         while (left_s := end_s - self._environment.monotonic_s()) > 0:
             await self._work.checkpoint()  # raises if the job was cancelled
-            await asyncio.sleep(min(left_s, _LOOK_S))
+            await asyncio.sleep(min(left_s, _POLL_INTERVAL_S))
 
     async def _round(self, source: AsyncChannel) -> int:
         """Try to migrate every ledger; returns how many are left."""
@@ -125,7 +125,7 @@ class _Drainer:
             except _BlockedError as blocked:
                 self._blocked.add(ledger)
                 self._work.block(ledger, str(blocked), blocked.what_to_do)
-                if isinstance(blocked, _NoRoomError):
+                if isinstance(blocked, _NoSpaceError):
                     break
             else:
                 self._blocked.discard(ledger)
@@ -181,7 +181,7 @@ class _Drainer:
         except BkboxError as error:
             if isinstance(error, JobCancelledError):
                 raise
-            raise _BlockedError(f"{type(error).__name__}: {error}", _ROOM_ADVICE) from error
+            raise _BlockedError(f"{type(error).__name__}: {error}", _SPACE_ADVICE) from error
         finally:
             os.close(fd)
             await self._let_go(ledger, target)
@@ -192,14 +192,14 @@ class _Drainer:
             await target.call(messages.CommitImport(ledger=ledger, commit=False))
 
     async def _target(self) -> tuple[str, AsyncChannel]:
-        room = await self.tell(messages.FindDisk(disk=self.disk))
-        assert isinstance(room, messages.DiskSpaceReply)
-        if not room.disk:
-            raise _NoRoomError(room.why, _ROOM_ADVICE)
-        target = self._environment.disks.get(room.disk)
+        found = await self.tell(messages.FindDisk(disk=self.disk))
+        assert isinstance(found, messages.DiskSpaceReply)
+        if not found.disk:
+            raise _NoSpaceError(found.why, _SPACE_ADVICE)
+        target = self._environment.disks.get(found.disk)
         if target is None or target.closed:
             raise _BlockedError("the disk that it would come to is not up yet", _AGAIN_ADVICE)
-        return room.disk, target
+        return found.disk, target
 
     async def _bring_over(
         self, ledger: int, source: AsyncChannel, name: str, target: AsyncChannel, fd: int
@@ -246,9 +246,9 @@ class _Drainer:
 
     async def _store(self, ledger: int, size: int, target: AsyncChannel, fd: int) -> None:
         while size:
-            taken = await target.call(messages.ImportEntries(ledger=ledger, size=size), (fd,))
-            assert isinstance(taken, messages.EntriesImported)
-            if not taken.crowded:
+            imported = await target.call(messages.ImportEntries(ledger=ledger, size=size), (fd,))
+            assert isinstance(imported, messages.EntriesImported)
+            if not imported.crowded:
                 return
             await self._work.checkpoint()
             await asyncio.sleep(_CROWDED_S)

@@ -14,7 +14,7 @@ from bkbox.jobs.job import JobState
 from bkbox.repair.progress import Progress
 from bkbox.repair.rate_limits import RateLimits
 
-_LOOK_AGAIN_S = 0.2
+_RECHECK_S = 0.2
 """Seconds after which a waiting job checks its budget again: it may have been changed, and the job paused or
 cancelled.
 """
@@ -84,7 +84,7 @@ class JobRun:
 
     def resume(self) -> None:
         if not self._goes_on.is_set():
-            self._progress.rested(self._now_s())
+            self._progress.resume_clock(self._now_s())
             self._goes_on.set()
 
     def limit(self, bytes_per_second: int) -> None:
@@ -112,29 +112,29 @@ class JobRun:
         metadata_calls: int = 0,
     ) -> int:
         self._turn_s = self._now_s()
-        wanted = _JobControl(pieces, disk_bytes, network_bytes, metadata_calls)
-        async with self._own_gate if wanted.size else nullcontext():
-            while (given := await self._try(wanted)) is None:
+        request = _JobControl(pieces, disk_bytes, network_bytes, metadata_calls)
+        async with self._own_gate if request.size else nullcontext():
+            while (granted := await self._try(request)) is None:
                 pass
         self._turn_s = self._now_s()
-        return given
+        return granted
 
-    async def _try(self, wanted: _JobControl) -> int | None:
+    async def _try(self, request: _JobControl) -> int | None:
         """Try to get a turn; None where a pause, a cancel or another limit came while it waited at the shared gate."""
         await self._goes_on.wait()
         if self._cancelled:
             raise JobCancelledError(f"job {self.number} was cancelled")
-        if wanted.size:
+        if request.size:
             await self._wait_for(self._own.wait_s)
         async with self._gate:
-            await self._wait_for(partial(self._pacer.wait_s, *wanted.costs))
+            await self._wait_for(partial(self._pacer.wait_s, *request.costs))
             now_s = self._now_s()
-            if not self._may_go or (wanted.size and self._own.wait_s(now_s) > 0):
+            if not self._may_go or (request.size and self._own.wait_s(now_s) > 0):
                 return None
-            given = wanted.within(self._own.rate, self._pacer.rates())
-            self._own.spend(given.size, now_s)
-            self._pacer.spend(*given.costs, now_s)
-            return given.pieces
+            granted = request.within(self._own.rate, self._pacer.rates())
+            self._own.spend(granted.size, now_s)
+            self._pacer.spend(*granted.costs, now_s)
+            return granted.pieces
 
     @property
     def _may_go(self) -> bool:
@@ -142,7 +142,7 @@ class JobRun:
 
     async def _wait_for(self, wait_s: Callable[[float], float]) -> None:
         while self._may_go and (wait := wait_s(self._now_s())) > 0:
-            await asyncio.sleep(min(wait, _LOOK_AGAIN_S))
+            await asyncio.sleep(min(wait, _RECHECK_S))
 
     def allowance(self) -> int | None:
         rates = [rate for rate in (self._own.rate, *self._pacer.rates()) if rate is not None]

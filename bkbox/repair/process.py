@@ -52,7 +52,7 @@ class RepairProcess:
 
     async def run(self, control: socket.socket) -> None:
         """Serve until the supervisor says stop or is gone."""
-        self._control = AsyncChannel(control, on_message=self._take, on_close=self._finished.set)
+        self._control = AsyncChannel(control, on_message=self._receive, on_close=self._finished.set)
         work = asyncio.ensure_future(self._work())
         finished = asyncio.ensure_future(self._finished.wait())
         await asyncio.wait((work, finished), return_when=asyncio.FIRST_COMPLETED)
@@ -62,7 +62,7 @@ class RepairProcess:
         finished.cancel()
         await asyncio.gather(work, finished, return_exceptions=True)
 
-    def _take(self, message: Message, fds: list[int]) -> None:
+    def _receive(self, message: Message, fds: list[int]) -> None:
         """Handle at once what needs no scheduler; GetStats checks that this loop is alive. The rest waits for it."""
         if not isinstance(message, messages.Stop | messages.GetStats):
             self._orders.put_nowait((message, fds))
@@ -94,18 +94,18 @@ class RepairProcess:
             assert self._control is not None
             quotas = QuotaWatch(environment, self._control.send)
             self._register(environment, scheduler, quotas)
-            beside = [
+            background = [
                 asyncio.ensure_future(scheduler.tell()),
                 asyncio.ensure_future(scheduler.watch_foreground()),
                 asyncio.ensure_future(self._obey()),
                 asyncio.ensure_future(quotas.run()),  # after the disks whose orders have arrived
             ]
             try:
-                await asyncio.gather(*beside)
+                await asyncio.gather(*background)
             finally:
-                for task in beside:
+                for task in background:
                     task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
+                await asyncio.gather(*background, return_exceptions=True)
                 await scheduler.close()
 
     async def _obey(self) -> None:

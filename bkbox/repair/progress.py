@@ -11,7 +11,7 @@ _WINDOW_S = 30.0
 _SAMPLE_S = 1.0
 _STUCK_S = 5.0
 """A job with blockers that made no progress for this many seconds is blocked."""
-_BLOCKERS_TOLD = 100
+_BLOCKERS_MAX = 100
 _BLOCKERS_BYTES = 65_536
 """Upper bound, in bytes of JSON, on the list of blockers: a report has to fit into a message."""
 _TEXT_CHARACTERS = 400
@@ -54,7 +54,7 @@ class Progress:
     def unblock(self, ledger: int) -> None:
         self._blockers.pop(ledger, None)
 
-    def rested(self, now_s: float) -> None:
+    def resume_clock(self, now_s: float) -> None:
         """Record that the job was paused until now: that time is left out of the rate."""
         self._last_done_s = now_s
         self._samples = deque([(now_s, tuple(self._done))])
@@ -109,15 +109,15 @@ class Progress:
 
     def _first_blockers(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        room = _BLOCKERS_BYTES
-        for ledger, (reason, advice) in sorted(self._blockers.items())[:_BLOCKERS_TOLD]:
+        space = _BLOCKERS_BYTES
+        for ledger, (reason, advice) in sorted(self._blockers.items())[:_BLOCKERS_MAX]:
             item = {
                 "ledger": ledger,
                 "reason": reason[:_TEXT_CHARACTERS],
                 "what_to_do": advice[:_TEXT_CHARACTERS],
             }
-            room -= len(json.dumps(item)) + 2
-            if room < 0:
+            space -= len(json.dumps(item)) + 2
+            if space < 0:
                 break
             found.append(item)
         return found

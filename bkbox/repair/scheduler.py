@@ -51,7 +51,7 @@ class Scheduler:
         self._usual: dict[str, LatencyBaseline] = {}
         self._gate = asyncio.Lock()
         self._running: dict[int, JobRun] = {}
-        self._told: dict[int, dict[str, Any]] = {}
+        self._reported: dict[int, dict[str, Any]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._busy = asyncio.Event()
 
@@ -113,7 +113,7 @@ class Scheduler:
         """Send the last report of a job. A run that ends with its process sends none: it is started again."""
         del self._tasks[number]
         job = self._running.pop(number)
-        self._told.pop(number, None)
+        self._reported.pop(number, None)
         if not self._running:
             self._busy.clear()
         if task.cancelled():
@@ -141,8 +141,8 @@ class Scheduler:
 
     def _tell(self, job: JobRun) -> None:
         values = job.report()
-        if self._told.get(job.number) != values:
-            self._told[job.number] = values
+        if self._reported.get(job.number) != values:
+            self._reported[job.number] = values
             self._report(values)
 
     async def watch_foreground(self) -> None:
@@ -156,12 +156,12 @@ class Scheduler:
             latencies = await asyncio.gather(*(self._latency(disk) for _name, disk in disks))
             now_s = clock()
             idle = self._pacer.second_passed(now_s - before_s)
-            rest = idle or self._governor.share == SHARE_LEAST
+            is_idle = idle or self._governor.share == SHARE_LEAST
             growth, unknown = 1.0, False
             for (name, _disk), found in zip(disks, latencies, strict=True):
                 if found is not None:
                     usual = self._usual.setdefault(name, LatencyBaseline())
-                    growth = max(growth, usual.growth(found.adds, found.p99_us, rest=rest))
+                    growth = max(growth, usual.growth(found.adds, found.p99_us, idle=is_idle))
                     unknown = unknown or usual.is_unknown
             self._pacer.give(self._governor.second_passed(growth, unknown=unknown), now_s)
 

@@ -54,7 +54,7 @@ class Datasets:
 
     async def find(self, name: str) -> Dataset | None:
         """The dataset; None if there is none of this name. Raises MetadataError."""
-        found = await self._store.logs.find(_document(name), latest=True)
+        found = await self._store.logs.find(_document(name), linearizable=True)
         return None if found is None else await self._decoded(name, found.value)
 
     async def read(self, name: str) -> Dataset:
@@ -70,7 +70,7 @@ class Datasets:
         """Replaces the document by compare-and-set, repeated after concurrent changes. Raises MetadataError, what
         ``change`` raises."""
         while True:
-            stored = await self._store.logs.find(_document(name), latest=True)
+            stored = await self._store.logs.find(_document(name), linearizable=True)
             before = (
                 Dataset(await self._store.instance_id())
                 if stored is None

@@ -30,14 +30,14 @@ def test_a_list_is_replaced_by_who_saw_it(uri: str) -> None:
         assert await one.write("a", b"first", None) == 0
         with pytest.raises(VersionConflictError):
             await other.write("a", b"mine", None)
-        found = await other.find("a", latest=True)
+        found = await other.find("a", linearizable=True)
         assert found == Versioned(b"first", 0)
         assert await other.write("a", b"second", 0) == 1
         with pytest.raises(VersionConflictError):
             await one.write("a", b"late", 0)
         with pytest.raises(VersionConflictError):
             await one.write("b", b"not there", 0)
-        assert await one.find("a", latest=True) == Versioned(b"second", 1)
+        assert await one.find("a", linearizable=True) == Versioned(b"second", 1)
         await one.write("b-2.x", b"", None)
         assert await other.names() == ["a", "b-2.x"]
 
@@ -57,7 +57,7 @@ def test_of_many_at_once_one_wins(uri: str) -> None:
 
         won = await asyncio.gather(*(attempt((one, other)[n % 2], n) for n in range(20)))
         assert won.count(True) == 1
-        found = await one.find("a", latest=True)
+        found = await one.find("a", linearizable=True)
         assert found == Versioned(b"%d" % won.index(True), 1)
 
     on(uri, scenario)

@@ -79,7 +79,7 @@ def test_ledgers_that_record_a_loss_are_listed_until_they_are_deleted(uri: str) 
                 if number != 9:
                     lost = with_loss(found.value, LossRecord(at_ms=1, end=3))
                     await store.write_ledger(lost, found.version)
-            again = await store.read_ledger(LedgerId(7), latest=True)
+            again = await store.read_ledger(LedgerId(7), linearizable=True)
             more = with_loss(again.value, LossRecord(at_ms=2, end=3))
             await store.write_ledger(more, again.version)
             assert await store.ended_ledgers() == [7, 12]

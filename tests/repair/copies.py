@@ -105,7 +105,7 @@ class Hands:
         return writer.ledger_id
 
     async def metadata(self, ledger: LedgerId) -> LedgerMetadata:
-        return (await self.store.read_ledger(ledger, latest=True)).value
+        return (await self.store.read_ledger(ledger, linearizable=True)).value
 
     async def assert_whole(self, ledger: LedgerId, entries: int | None = None) -> LedgerMetadata:
         """The ledger is closed, and every bookie of every write set has its entry, read from it alone."""

@@ -22,14 +22,14 @@ class Host:
         for _ in range(count):
             share = self.governor.share
             p99_us = round(self.base_us * (1 + (self.worst - 1) * share))
-            growth = self.usual.growth(1000, p99_us, rest=share == SHARE_LEAST)
+            growth = self.usual.growth(1000, p99_us, idle=share == SHARE_LEAST)
             self.growths.append(growth)
             shares.append(self.governor.second_passed(growth))
         return shares
 
     def alone(self) -> None:
         for _ in range(3):
-            self.usual.growth(1000, self.base_us, rest=True)
+            self.usual.growth(1000, self.base_us, idle=True)
 
 
 def test_jobs_that_disturb_nobody_get_all() -> None:
@@ -69,11 +69,11 @@ def test_a_foreground_that_is_slow_by_itself_does_not_stop_the_jobs_for_ever() -
 
 def test_few_adds_and_fast_adds_say_nothing() -> None:
     usual = LatencyBaseline()
-    assert usual.growth(10, 1_000_000, rest=True) == 1.0
-    assert usual.growth(1000, 100, rest=True) < 1.0
-    assert usual.growth(10, 1_000_000, rest=False) == 1.0
-    assert usual.growth(1000, 190, rest=False) < 1.0
-    assert usual.growth(1000, 2_000, rest=False) == pytest.approx(10.0, rel=0.1)
+    assert usual.growth(10, 1_000_000, idle=True) == 1.0
+    assert usual.growth(1000, 100, idle=True) < 1.0
+    assert usual.growth(10, 1_000_000, idle=False) == 1.0
+    assert usual.growth(1000, 190, idle=False) < 1.0
+    assert usual.growth(1000, 2_000, idle=False) == pytest.approx(10.0, rel=0.1)
 
 
 def test_jobs_that_begin_with_the_foreground_rest_until_it_is_known() -> None:
@@ -82,7 +82,7 @@ def test_jobs_that_begin_with_the_foreground_rest_until_it_is_known() -> None:
     shares, growths = [1.0], []
     for _ in range(60):
         p99_us = 20_000 if shares[-1] > 0.3 else 5_000
-        growths.append(usual.growth(1000, p99_us, rest=shares[-1] == SHARE_LEAST))
+        growths.append(usual.growth(1000, p99_us, idle=shares[-1] == SHARE_LEAST))
         shares.append(governor.second_passed(growths[-1], unknown=usual.is_unknown))
     assert shares[1:4] == [SHARE_LEAST] * 3
     assert shares[4:7] == pytest.approx([0.1, 0.2, 0.4]), "they rest for a moment only"
@@ -90,12 +90,12 @@ def test_jobs_that_begin_with_the_foreground_rest_until_it_is_known() -> None:
     assert shares[7] <= 0.2, "the first that is too much ends the doubling"
     assert max(shares[8:20]) <= 0.35
     usual = LatencyBaseline()
-    usual.growth(1000, 5_000, rest=False)
+    usual.growth(1000, 5_000, idle=False)
     assert usual.is_unknown
-    usual.growth(3, 5_000, rest=True)
+    usual.growth(3, 5_000, idle=True)
     assert not usual.is_unknown, "nobody is there who could be disturbed"
     nobody = LatencyBaseline()
-    assert nobody.growth(3, 20_000, rest=False) == 1.0
+    assert nobody.growth(3, 20_000, idle=False) == 1.0
     assert not nobody.is_unknown
 
 

@@ -52,7 +52,7 @@ def test_it_is_blocked_when_nothing_goes_on_beside_what_is_blocked() -> None:
 def test_a_rest_counts_for_no_rate() -> None:
     progress = Progress(0.0)
     progress.add_progress(0, 0, 1000, 1.0)
-    progress.rested(1000.0)
+    progress.resume_clock(1000.0)
     progress.add_progress(0, 0, 1000, 1001.0)
     assert progress.rates(1002.0)[2] == pytest.approx(500.0)
 

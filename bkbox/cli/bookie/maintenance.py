@@ -23,7 +23,7 @@ from bkbox.cli.lib.output import (
     watch_option,
 )
 from bkbox.config.schema import Config
-from bkbox.metadata.maintenance import REST_S_MAX, MaintenanceWindow, begin, end
+from bkbox.metadata.maintenance import MAINTENANCE_S_MAX, MaintenanceWindow, begin, end
 
 _WAIT_S = 10.0
 
@@ -64,8 +64,10 @@ def on(config: Config, seconds: int, dry_run: bool) -> None:
     Example:
       bkbox maintenance on --for 30m --config bookie.toml
     """
-    if not 0 < seconds <= REST_S_MAX:
-        raise click.BadParameter(f"it may last {REST_S_MAX // 3600} h at most", param_hint="--for")
+    if not 0 < seconds <= MAINTENANCE_S_MAX:
+        raise click.BadParameter(
+            f"it may last {MAINTENANCE_S_MAX // 3600} h at most", param_hint="--for"
+        )
     bookie = BookieId(config.bookie_id)
     if dry_run:
         message(f"would let {bookie} rest for {seconds} s; nothing was changed")
@@ -73,7 +75,7 @@ def on(config: Config, seconds: int, dry_run: bool) -> None:
 
     async def go() -> MaintenanceWindow:
         async with await stores.connect(config.metadata, _WAIT_S) as store:
-            return await begin(store.rests, bookie, seconds, _now_ms())
+            return await begin(store.maintenance_windows, bookie, seconds, _now_ms())
 
     rest = asyncio.run(go())
     message(f"{bookie} is not repaired until {_moment(rest)}")
@@ -101,7 +103,7 @@ def off(config: Config, dry_run: bool) -> None:
 
     async def go() -> bool:
         async with await stores.connect(config.metadata, _WAIT_S) as store:
-            return await end(store.rests, bookie, _now_ms())
+            return await end(store.maintenance_windows, bookie, _now_ms())
 
     if asyncio.run(go()):
         message(f"{bookie} is repaired again where it lacks anything")
@@ -133,7 +135,7 @@ def status(config: Config, output: Format) -> None:
 
     async def go() -> dict[BookieId, MaintenanceWindow]:
         async with await stores.connect(config.metadata, _WAIT_S) as store:
-            return await store.rests.all()
+            return await store.maintenance_windows.all()
 
     now_ms = _now_ms()
     found = {bookie: rest for bookie, rest in asyncio.run(go()).items() if now_ms < rest.until_ms}

@@ -41,7 +41,7 @@ from bkbox.config import metadata_uri
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.jobs.job import JobKind
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadata.underreplication import FULL_CHECK_WANTED
+from bkbox.metadata.underreplication import FULL_CHECK_REQUESTED
 from bkbox.protocol.audit import live_copies
 from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 
@@ -350,7 +350,7 @@ async def _ask_auditor(metadata: str, *, dry_run: bool) -> None:
             message(f"the auditor, {auditor}, would be asked to check every ledger")
             return
         delay = await tree.recovery_delay()
-        await tree.set_last_full_check_ms(FULL_CHECK_WANTED)
+        await tree.set_last_full_check_ms(FULL_CHECK_REQUESTED)
         if delay is not None:
             await tree.set_recovery_delay_s(
                 delay.seconds

@@ -29,7 +29,7 @@ from bkbox.client.options import ClientOptions
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.jobs.job import Job, JobKind, JobState
-from bkbox.repair.decommission import Decommission, DecommissionSurvey, still_writable
+from bkbox.repair.decommission import Decommission, DecommissionScan, still_writable
 from bkbox.repair.job_run import JobRun
 from bkbox.repair.replication.replication_worker import ReplicationSettings
 from bkbox.repair.replication.standalone import (
@@ -192,7 +192,7 @@ def _line(job: Job) -> str:
 
 
 def _on_spark(
-    metadata: str, bookie: BookieId, rate: int, master: str | None, survey: DecommissionSurvey
+    metadata: str, bookie: BookieId, rate: int, master: str | None, survey: DecommissionScan
 ) -> None:
     """Spark makes the copies; the rest of them, and the end, are done in this process."""
     from bkbox.audit.decommission import DecommissionJob
@@ -227,11 +227,11 @@ def _made(alone: Alone, work: JobRun, bookie: BookieId) -> Decommission:
     )
 
 
-async def _survey(metadata: str, bookie: BookieId) -> DecommissionSurvey:
-    found: list[DecommissionSurvey] = []
+async def _survey(metadata: str, bookie: BookieId) -> DecommissionScan:
+    found: list[DecommissionScan] = []
 
     async def go(alone: Alone) -> None:
-        found.append(await _made(alone, alone.work(0), bookie).survey())
+        found.append(await _made(alone, alone.work(0), bookie).scan())
 
     await in_cluster(metadata, ClientOptions(), go)
     return found[0]
@@ -267,7 +267,7 @@ async def _tell(work: JobRun) -> None:
 # ---- the plan ---------------------------------------------------------------------------------------
 
 
-def _print(survey: DecommissionSurvey, output: Format) -> None:
+def _print(survey: DecommissionScan, output: Format) -> None:
     closing = [each.ledger for each in survey.ledgers if each.must_close]
     copies = sum(each.entries for each in survey.ledgers)
     if output != "table":

@@ -78,11 +78,7 @@ cpdef Py_ssize_t match_v3(
     Py_ssize_t end,
     dict adds,
     list found,
-<<<<<<< HEAD
-    FastResponseV3 answer,
-=======
-    PlainAnswerV3 response,
->>>>>>> dd99a65 (Client and audit: responses have a status, add responses are matched, inspections are called so; jobs set their step)
+    FastResponseV3 response,
 ) except -1
 
 @cython.locals(size=Py_ssize_t)

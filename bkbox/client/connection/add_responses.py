@@ -216,11 +216,7 @@ def match_v3(
     end: int,
     adds: dict[int, OutstandingAdds],
     found: list[tuple[OutstandingAdds, int, int, int]],
-<<<<<<< HEAD
-    answer: FastResponseV3,
-=======
-    response: PlainAnswerV3,
->>>>>>> dd99a65 (Client and audit: responses have a status, add responses are matched, inspections are called so; jobs set their step)
+    response: FastResponseV3,
 ) -> int:
     """The same for plain responses of version 3, with its codes. A response to no request is left for the caller."""
     runs = _Runs(found)

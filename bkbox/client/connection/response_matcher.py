@@ -145,7 +145,7 @@ _OPERATIONS: dict[type[v3.Response], Operation] = {
 class PendingRequests:
     """The requests in flight on one connection: adds by ledger, in batches, and single requests."""
 
-    __slots__ = ("_by_key", "_found", "_numbered", "_response", "adds", "forgotten")
+    __slots__ = ("_response", "_by_key", "_found", "_numbered", "adds", "forgotten")
 
     def __init__(self, *, numbered: bool) -> None:
         self.adds: dict[int, OutstandingAdds] = {}
@@ -154,11 +154,7 @@ class PendingRequests:
         self._numbered = numbered
         self._by_key: dict[Key, deque[Request]] = {}
         self._found: list[tuple[OutstandingAdds, int, int, int]] = []
-<<<<<<< HEAD
-        self._answer = FastResponseV3()
-=======
-        self._response = PlainAnswerV3()
->>>>>>> dd99a65 (Client and audit: responses have a status, add responses are matched, inspections are called so; jobs set their step)
+        self._response = FastResponseV3()
 
     def add(self, item: Request | AddSend) -> None:
         if isinstance(item, Request):
@@ -197,7 +193,7 @@ class PendingRequests:
         """Drop what is kept for ledgers that are no longer written."""
         self.adds = {ledger: owed for ledger, owed in self.adds.items() if owed.sends}
 
-    # ---- responses --------------------------------------------------------------------------------
+    # ---- responses ------------------------------------------------------------------------------
 
     def match_adds(self, data: memoryview, start: int, end: int, connection: int) -> int:
         """Handle the responses to adds in data[start:end], whole frames, before anything else; returns the start of

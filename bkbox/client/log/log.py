@@ -188,7 +188,7 @@ class Log:
 
     async def _exists(self, ledger: LedgerId) -> bool:
         try:
-            await self._client.store.read_ledger(ledger, latest=True)
+            await self._client.store.read_ledger(ledger, linearizable=True)
         except NoSuchLedgerError:
             return False
         return True

@@ -72,7 +72,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
     """
     backoff = Backoff(_WAIT_S, _WAIT_MAX_S, client.rng, JITTER_AROUND)
     while True:
-        found = await stored.find(latest=True)
+        found = await stored.find(linearizable=True)
         present = found.value if found is not None else await stored.new()
         version = found.version if found is not None else None
         await stored.bury(present)
@@ -82,7 +82,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
             for ledger in reversed(present.may_be_open):
                 await client.recover(ledger, options.password)
         except NoSuchLedgerError:
-            again = await stored.find(latest=True)
+            again = await stored.find(linearizable=True)
             if again is not None and again.version != version:
                 continue  # the client that changed the list deleted it
             raise await stored.deletion_error(ledger) from None
@@ -106,7 +106,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
         except BaseException as error:
             await writer.abort()
             if isinstance(error, LogTruncatedError):
-                found = await stored.find(latest=True)
+                found = await stored.find(linearizable=True)
                 if found is not None and found.value.epoch == present.epoch + 1:
                     continue  # no other writer has opened it: the remaining ledgers have the state
             if isinstance(error, (LedgerFencedError, LedgerClosedError, LogTruncatedError)):
@@ -160,7 +160,7 @@ async def discard(client: Client, stored: StoredList, writer: LedgerWriter) -> N
     list was changed since.
     """
     await writer.abort()
-    found = await stored.find(latest=True)
+    found = await stored.find(linearizable=True)
     if found is None or writer.ledger_id not in (*found.value.ledgers, *found.value.doomed):
         await client.delete_ledger(writer.ledger_id)
 

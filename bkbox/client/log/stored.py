@@ -29,14 +29,14 @@ class StoredList:
         self.name = name
         self._store = store
 
-    async def find(self, *, latest: bool = False) -> Versioned[LedgerList] | None:
+    async def find(self, *, linearizable: bool = False) -> Versioned[LedgerList] | None:
         """None if there never was one. A deleted log has a list that is marked as deleted. Raises MetadataError."""
-        found = await self._store.logs.find(self.name, latest=latest)
+        found = await self._store.logs.find(self.name, linearizable=linearizable)
         return None if found is None else await self._decoded(found)
 
     async def read(self) -> Versioned[LedgerList]:
         """The newest list. Raises NoSuchLogError, MetadataError."""
-        found = await self.find(latest=True)
+        found = await self.find(linearizable=True)
         if found is None or found.value.deleted:
             raise NoSuchLogError(f"there is no log {self.name}")
         return found
@@ -71,7 +71,7 @@ class StoredList:
         for ledger in doomed.doomed:
             await self._store.delete_ledger(ledger)
         while True:
-            found = await self.find(latest=True)
+            found = await self.find(linearizable=True)
             if found is None:
                 return
             try:

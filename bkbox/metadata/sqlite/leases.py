@@ -63,10 +63,10 @@ class Leases:
     def __init__(self, database: Database, observer: Observer) -> None:
         self._database = database
         self._observer = observer
-        self._held: dict[str, Row] = {}
+        self._owned: dict[str, Row] = {}
         self._renewal: asyncio.Task[None] | None = None
 
-    async def take(self, name: str, holder: str) -> str | None:
+    async def acquire(self, name: str, holder: str) -> str | None:
         """Acquire a lease; returns its nonce, or None if it is held, also by this connection."""
         nonce = uuid4().hex
 
@@ -78,19 +78,19 @@ class Leases:
 
         if not await self._database.write(claim):
             return None
-        self._held[name] = self._row(name, holder, nonce)
+        self._owned[name] = self._row(name, holder, nonce)
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew_for_ever(), name="metadata-leases")
         return nonce
 
     async def give_back(self, name: str, nonce: str) -> None:
         """Release a lease; a lost one is left alone."""
-        held = self._held.get(name)
-        if held is not None and held.nonce == nonce:
-            del self._held[name]
+        owned = self._owned.get(name)
+        if owned is not None and owned.nonce == nonce:
+            del self._owned[name]
         await self._database.write(lambda c: delete(c, name, nonce))
 
-    async def holds(self, name: str, nonce: str) -> bool:
+    async def owns(self, name: str, nonce: str) -> bool:
         """True if the lease is still held with this nonce."""
         found = await self.holder(name)
         return found is not None and found.nonce == nonce
@@ -114,16 +114,16 @@ class Leases:
             return
         self._renewal.cancel()
         await asyncio.wait([self._renewal])
-        held, self._held = self._held, {}
+        owned, self._owned = self._owned, {}
 
         def remove(connection: sqlite3.Connection) -> None:
-            for row in held.values():
+            for row in owned.values():
                 delete(connection, row.name, row.nonce)
 
         try:
             await self._database.write(remove)
         except MetadataError as error:
-            _log.warning("%d leases stay until their time is up: %s", len(held), error)
+            _log.warning("%d leases stay until their time is up: %s", len(owned), error)
 
     async def _renew_for_ever(self) -> None:
         with suppress(HandleClosedError):
@@ -134,24 +134,24 @@ class Leases:
                 except HandleClosedError:
                     raise
                 except MetadataError as error:
-                    _log.warning("%d leases are not renewed: %s", len(self._held), error)
+                    _log.warning("%d leases are not renewed: %s", len(self._owned), error)
 
     async def _renew(self) -> None:
-        rows = [self._row(row.name, row.holder, row.nonce) for row in self._held.values()]
+        rows = [self._row(row.name, row.holder, row.nonce) for row in self._owned.values()]
         if not rows:
             return
 
         def write_all(connection: sqlite3.Connection) -> list[Row]:
-            kept = [row for row in rows if _is_stored(connection, row)]
-            for row in kept:
+            renewed = [row for row in rows if _is_stored(connection, row)]
+            for row in renewed:
                 self._write(connection, row)
-            return kept
+            return renewed
 
-        kept = {row.nonce for row in await self._database.write(write_all)}
+        renewed = {row.nonce for row in await self._database.write(write_all)}
         for row in rows:
             # A lease whose row is gone was taken over: it must not be revived here.
-            if row.nonce not in kept and self._held.get(row.name, row).nonce == row.nonce:
-                self._held.pop(row.name, None)
+            if row.nonce not in renewed and self._owned.get(row.name, row).nonce == row.nonce:
+                self._owned.pop(row.name, None)
                 _log.warning("the lease %s was lost", row.name)
 
     def _row(self, name: str, holder: str, nonce: str) -> Row:
@@ -166,15 +166,15 @@ class Leases:
 class LeaseCandidacy(Candidacy):
     """See Candidacy: the elected role is a lease of this name."""
 
-    def __init__(self, held: Leases, office: str, candidate: str) -> None:
-        self._leases = held
+    def __init__(self, owned: Leases, office: str, candidate: str) -> None:
+        self._leases = owned
         self._office = office
         self._candidate = candidate
         self._nonce: str | None = None
 
     async def is_elected(self) -> bool:
-        if self._nonce is None or not await self._leases.holds(self._office, self._nonce):
-            self._nonce = await self._leases.take(self._office, self._candidate)
+        if self._nonce is None or not await self._leases.owns(self._office, self._nonce):
+            self._nonce = await self._leases.acquire(self._office, self._candidate)
         return self._nonce is not None
 
     async def changed(self, wait_s: float) -> None:

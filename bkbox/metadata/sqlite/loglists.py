@@ -24,7 +24,7 @@ class SqliteLogLists(LogLists):
         self._changes = changes
         self._leases = leases
 
-    async def find(self, name: str, *, latest: bool = False) -> Versioned[bytes] | None:
+    async def find(self, name: str, *, linearizable: bool = False) -> Versioned[bytes] | None:
         # One file: every read is linearizable.
         def select(connection: sqlite3.Connection) -> Versioned[bytes] | None:
             row = connection.execute(

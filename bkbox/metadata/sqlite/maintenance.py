@@ -27,8 +27,8 @@ class SqliteMaintenanceWindows(MaintenanceWindows):
         except EncodingError as error:
             raise MetadataError(f"metadata store {self._database.path}: {error}") from error
 
-    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
-        row = (bookie, encode(rest))
+    async def put(self, bookie: BookieId, window: MaintenanceWindow) -> None:
+        row = (bookie, encode(window))
         await self._database.write(
             lambda c: c.execute("INSERT OR REPLACE INTO rest VALUES (?, ?)", row) and None
         )

@@ -163,22 +163,22 @@ class SqliteRegistration(Registration):
                 await self._renew()
 
     async def _renew(self) -> None:
-        asked_ms = self._observer.now_ms()
+        requested_ms = self._observer.now_ms()
         try:
             holder = await self._database.write(self._claim)
         except MetadataError as error:
-            self._note_failure(asked_ms)
+            self._note_failure(requested_ms)
             _log.warning("registration of bookie %s is not renewed: %s", self._bookie, error)
             return
         if holder is None:
             self._failing_since_ms = None
             return
-        self._note_failure(asked_ms)
+        self._note_failure(requested_ms)
         _log.error("registration of bookie %s was taken by process %d", self._bookie, holder.pid)
 
-    def _note_failure(self, asked_ms: int) -> None:
+    def _note_failure(self, requested_ms: int) -> None:
         if self._failing_since_ms is None:
-            self._failing_since_ms = asked_ms
+            self._failing_since_ms = requested_ms
 
     # ---- in the thread of the database ----------------------------------------------------
 

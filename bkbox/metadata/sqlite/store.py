@@ -153,7 +153,7 @@ class SqliteStore(MetadataStore):
     # ---- ledgers ----------------------------------------------------------------------------
 
     async def new_ledger_id(self) -> LedgerId:
-        return await self._database.write(_take_ledger_id)
+        return await self._database.write(_next_ledger_id)
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
         ledger, token = metadata.ledger_id, metadata.creator_token
@@ -175,7 +175,7 @@ class SqliteStore(MetadataStore):
         return await self._database.write(insert)
 
     async def read_ledger(
-        self, ledger: LedgerId, *, latest: bool = False
+        self, ledger: LedgerId, *, linearizable: bool = False
     ) -> Versioned[LedgerMetadata]:
         # One file: every read is linearizable.
         stored = await self._find_ledger(ledger)
@@ -271,7 +271,7 @@ class SqliteStore(MetadataStore):
         return self._under_replication
 
     @property
-    def rests(self) -> MaintenanceWindows:
+    def maintenance_windows(self) -> MaintenanceWindows:
         return SqliteMaintenanceWindows(self._database)
 
     @property
@@ -382,7 +382,7 @@ def _put(
     return Versioned(value, version)
 
 
-def _take_ledger_id(connection: sqlite3.Connection) -> LedgerId:
+def _next_ledger_id(connection: sqlite3.Connection) -> LedgerId:
     ledger = connection.execute("SELECT next_ledger_id FROM cluster").fetchone()[0]
     while (
         ledger < MAX_ID

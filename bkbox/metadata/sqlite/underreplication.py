@@ -116,7 +116,7 @@ class SqliteUnderReplication(UnderReplication):
 
         return await self._database.read(select)
 
-    async def look(self, ledger: LedgerId) -> Mark | None:
+    async def read_mark(self, ledger: LedgerId) -> Mark | None:
         return await self._database.read(lambda c: self._select(c, ledger))
 
     def _select(self, connection: sqlite3.Connection, ledger: LedgerId) -> Mark | None:
@@ -134,8 +134,8 @@ class SqliteUnderReplication(UnderReplication):
 
     # ---- work -------------------------------------------------------------------------------
 
-    async def _take_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
-        nonce = await self.leases.take(f"{_LOCK}{ledger}", holder or "")
+    async def _acquire_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
+        nonce = await self.leases.acquire(f"{_LOCK}{ledger}", holder or "")
         return None if nonce is None else Lock(ledger, nonce)
 
     async def _give_back(self, lock: Lock) -> None:
@@ -154,8 +154,8 @@ class SqliteUnderReplication(UnderReplication):
 
     async def finish(self, task: Task) -> bool:
         def delete(connection: sqlite3.Connection) -> bool:
-            held = leases.find(connection, f"{_LOCK}{task.ledger}", self._observer)
-            if held is None or held.nonce != task.lock.owner:
+            lease = leases.find(connection, f"{_LOCK}{task.ledger}", self._observer)
+            if lease is None or lease.nonce != task.lock.owner:
                 return False
             done = connection.execute(
                 "DELETE FROM underreplicated WHERE ledger_id = ? AND version = ?",
@@ -163,9 +163,9 @@ class SqliteUnderReplication(UnderReplication):
             )
             return done.rowcount == 1
 
-        gone = await self._database.write(delete)
+        removed = await self._database.write(delete)
         await self.unlock(task.lock)
-        return gone
+        return removed
 
     # ---- the auditor ------------------------------------------------------------------------
 

@@ -77,11 +77,11 @@ class Connection:
         self.session_id = 0
         self.disconnected_since: float | None = None
         self.closed = False
-        self._said = False
+        self._wait_logged = False
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._disconnected = asyncio.Event()
-        self._unanswered: set[asyncio.Future[Any]] = set()
+        self._in_flight: set[asyncio.Future[Any]] = set()
         self._watches: defaultdict[str, set[Watch]] = defaultdict(set)
         # Restarting and stopping block, and run one after the other.
         self._thread = ThreadPoolExecutor(1, "bkbox-zookeeper")
@@ -119,7 +119,7 @@ class Connection:
     async def deadline(self, wait_s: float | None = None) -> AsyncIterator[None]:
         """Bound the block by ``wait_s``, else by the time-out of the connection."""
         seconds = self.wait_s if wait_s is None else wait_s
-        waiting = self._loop.call_later(wait_notices.NOTICE_AFTER_S, self._say_what_for, seconds)
+        waiting = self._loop.call_later(wait_notices.NOTICE_AFTER_S, self._log_wait, seconds)
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -132,10 +132,10 @@ class Connection:
         finally:
             waiting.cancel()
 
-    def _say_what_for(self, seconds: float) -> None:
+    def _log_wait(self, seconds: float) -> None:
         """Logs a lost connection once each time."""
-        if not (self._said or self.closed):
-            self._said = True
+        if not (self._wait_logged or self.closed):
+            self._wait_logged = True
             wait_notices.notify(f"waiting for ZooKeeper ({self.hosts}), for {seconds:g} s at most")
 
     async def until_disconnected(self) -> None:
@@ -150,7 +150,7 @@ class Connection:
         self.closed = True
         self._connected.set()
         self._disconnected.set()
-        for future in self._unanswered:
+        for future in self._in_flight:
             if not future.done():
                 future.set_exception(self._closed_error())
         self._fire_all()
@@ -289,13 +289,13 @@ class Connection:
     async def _ask(self, path: str, submit: Callable[[], Any]) -> Any:
         """One attempt; raises the errors of nodes.py."""
         await self._until_connected()
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._unanswered.add(answer)
-        submit().rawlink(partial(self._on_answer, answer))
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._in_flight.add(future)
+        submit().rawlink(partial(self._on_result, future))
         try:
-            result = await answer
+            result = await future
         finally:
-            self._unanswered.discard(answer)
+            self._in_flight.discard(future)
         if result.exception is None:
             return result.value
         meaning = translated(path, result.exception)
@@ -314,8 +314,8 @@ class Connection:
 
     # ---- in the threads of kazoo ----------------------------------------------------------------
 
-    def _on_answer(self, answer: asyncio.Future[Any], result: Any) -> None:
-        self._tell(_settle, answer, result)
+    def _on_result(self, future: asyncio.Future[Any], result: Any) -> None:
+        self._tell(_set_result, future, result)
 
     def _on_event(self, event: Any) -> None:
         self._tell(self._fire, event.type, event.path)
@@ -346,15 +346,15 @@ class Connection:
         if state == KazooState.CONNECTED and session_id:
             if self.disconnected_since is not None:
                 same = "the same" if session_id == self.session_id else "a new"
-                away_s = self._loop.time() - self.disconnected_since
+                outage_s = self._loop.time() - self.disconnected_since
                 _log.warning(
-                    "ZooKeeper (%s) is back after %.1f s, with %s session", self.hosts, away_s, same
+                    "ZooKeeper (%s) is back after %.1f s, with %s session", self.hosts, outage_s, same
                 )
             self.session_id = session_id
             self.disconnected_since = None
             self._disconnected.clear()
             self._connected.set()
-            self._said = False
+            self._wait_logged = False
             return
         if self.session_id:
             if state == KazooState.LOST:
@@ -370,9 +370,9 @@ class Connection:
             self._loop.run_in_executor(self._thread, self._client.start_async)
 
 
-def _settle(answer: asyncio.Future[Any], result: Any) -> None:
-    if not answer.done():
-        answer.set_result(result)
+def _set_result(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def _node(data: bytes | None, stat: Any) -> Node:

@@ -52,7 +52,7 @@ RECONNECT_PAUSE_MAX_S = 1.0
 _kazoo_log = logging.getLogger("bkbox.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL + 1)  # it logs each request, with the passwords of ledgers
 
-_ANSWERS: dict[type[Exception], tuple[type[MetadataError], str]] = {
+_ERRORS: dict[type[Exception], tuple[type[MetadataError], str]] = {
     kazoo.NoNodeError: (NoNodeError, "there is no znode {}"),
     kazoo.NodeExistsError: (NodeExistsError, "the znode {} exists already"),
     kazoo.BadVersionError: (BadVersionError, "the znode {} is at another version"),
@@ -158,7 +158,7 @@ def translated(path: str, error: Exception) -> MetadataError:
     """The MetadataError for a failed request; a response that kazoo could not decode counts as lost."""
     if isinstance(error, _LOST) or not isinstance(error, kazoo.KazooException):
         return LostReplyError(f"the connection to ZooKeeper broke during a request for {path}")
-    kind, text = _ANSWERS.get(type(error), (MetadataError, ""))
+    kind, text = _ERRORS.get(type(error), (MetadataError, ""))
     return kind(text.format(path) or f"ZooKeeper refuses {path}: {type(error).__name__} {error}")
 
 

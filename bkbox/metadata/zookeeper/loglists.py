@@ -29,9 +29,9 @@ class ZooKeeperLogLists(LogLists):
         self._root = root
         self._folder = f"{root}/underreplication/logs"
 
-    async def find(self, name: str, *, latest: bool = False) -> Versioned[bytes] | None:
+    async def find(self, name: str, *, linearizable: bool = False) -> Versioned[bytes] | None:
         async with self._zk.deadline():
-            if latest:
+            if linearizable:
                 await self._zk.sync(self._folder)
             return await self._find(name)
 

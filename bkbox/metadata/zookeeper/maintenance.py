@@ -39,8 +39,8 @@ class ZooKeeperMaintenanceWindows(MaintenanceWindows):
                         raise MetadataError(f"znode {self._folder}/{name}: {error}") from error
         return found
 
-    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
-        path, data = f"{self._folder}/{bookie}", encode(rest)
+    async def put(self, bookie: BookieId, window: MaintenanceWindow) -> None:
+        path, data = f"{self._folder}/{bookie}", encode(window)
         async with self._zk.deadline():
             while True:
                 try:

@@ -188,11 +188,11 @@ class ZooKeeperRegistration(Registration):
     async def _claim(self, watch: Watch) -> ZnodeOwner | None:
         """Bring the tree to the wanted state; or return the owner that blocks it, with the watch on its znode."""
         while True:
-            wanted, other = self._paths()
+            own, other = self._paths()
             session = self._zk.session_id
             self._sessions.add(session)
-            here, there = await self._zk.find(wanted, watch), await self._zk.find(other, watch)
-            for path, node in ((wanted, here), (other, there)):
+            here, there = await self._zk.find(own, watch), await self._zk.find(other, watch)
+            for path, node in ((own, here), (other, there)):
                 if node is None or node.owner == session:
                     continue
                 holder = ZnodeOwner(path, node.owner, process_of(self._bookie, node.data))
@@ -207,7 +207,7 @@ class ZooKeeperRegistration(Registration):
                         self._note_absence()
                     with suppress(NodeExistsError):
                         await writes.create_branch(
-                            self._zk, self._root, wanted, self._data, ephemeral=True
+                            self._zk, self._root, own, self._data, ephemeral=True
                         )
                 elif there is not None:
                     await self._delete(other, there)
@@ -245,9 +245,9 @@ def payload(bookie: BookieId, info: ServiceInfo, process: Process) -> bytes:
     """The bytes to register. Raises EncodingError for what no client could read."""
     # An empty info stands for the address in the id; with a property it would stand for none.
     read_back = service_info.decode(bookie, service_info.encode(info))
-    words = (process.boot_id, process.pid_namespace, process.pid, process.started)
+    fields = (process.boot_id, process.pid_namespace, process.pid, process.started)
     named = [each for each in read_back.properties if each[0] != PROCESS_PROPERTY]
-    named.append((PROCESS_PROPERTY, " ".join(map(str, words))))
+    named.append((PROCESS_PROPERTY, " ".join(map(str, fields))))
     return service_info.encode(replace(read_back, properties=tuple(named)))
 
 

@@ -98,10 +98,10 @@ class ZooKeeperStore(MetadataStore):
             return await self._ledgers.create(metadata)
 
     async def read_ledger(
-        self, ledger: LedgerId, *, latest: bool = False
+        self, ledger: LedgerId, *, linearizable: bool = False
     ) -> Versioned[LedgerMetadata]:
         async with self._zk.deadline():
-            if latest:
+            if linearizable:
                 await self._zk.sync(self._ledgers.path(ledger))
             found = await self._ledgers.find(ledger)
         if found is None:
@@ -133,7 +133,7 @@ class ZooKeeperStore(MetadataStore):
         return self._under_replication
 
     @property
-    def rests(self) -> MaintenanceWindows:
+    def maintenance_windows(self) -> MaintenanceWindows:
         return ZooKeeperMaintenanceWindows(self._zk, self._root, self._under_replication)
 
     @property

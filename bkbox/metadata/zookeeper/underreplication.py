@@ -83,7 +83,7 @@ class ZooKeeperUnderReplication(UnderReplication):
             if self._is_mark(path):
                 yield ledger_of_underreplicated(path)
 
-    async def look(self, ledger: LedgerId) -> Mark | None:
+    async def read_mark(self, ledger: LedgerId) -> Mark | None:
         path = underreplicated_path(self._root, ledger)
         async with self._zk.deadline():
             node = await self._zk.find(path)
@@ -91,7 +91,7 @@ class ZooKeeperUnderReplication(UnderReplication):
 
     # ---- work -------------------------------------------------------------------------------
 
-    async def _take_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
+    async def _acquire_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
         path = underreplicated_lock_path(self._root, ledger)
         data = wire.encode_holder(holder)
         session = self._zk.session_id
@@ -117,7 +117,7 @@ class ZooKeeperUnderReplication(UnderReplication):
             raise
 
     async def _unlock(self, lock: Lock) -> None:
-        if await self._is_held(lock):
+        if await self._is_locked(lock):
             await writes.delete(self._zk, underreplicated_lock_path(self._root, lock.ledger))
 
     async def _drop_orphans(self) -> None:
@@ -155,19 +155,19 @@ class ZooKeeperUnderReplication(UnderReplication):
         seen = task.mark.version
         assert isinstance(seen, Node)
         path = underreplicated_path(self._root, task.ledger)
-        gone = False
+        removed = False
         async with self._zk.deadline():
             # A mark that was deleted by hand and created again by another party has our version again. A worker that
             # lost the lock cannot distinguish them, and leaves the mark.
-            if await self._is_held(task.lock):
+            if await self._is_locked(task.lock):
                 with suppress(BadVersionError):
                     await writes.delete(self._zk, path, seen)
-                    gone = True
+                    removed = True
                     await writes.delete_empty_parents(self._zk, f"{self._base}/ledgers", path)
         await self.unlock(task.lock)
-        return gone
+        return removed
 
-    async def _is_held(self, lock: Lock) -> bool:
+    async def _is_locked(self, lock: Lock) -> bool:
         """True if the lock is ours. A lost session took the lock with it: a present lock is then another worker's."""
         found = await self._zk.exists(underreplicated_lock_path(self._root, lock.ledger))
         return found is not None and found.owner == lock.owner

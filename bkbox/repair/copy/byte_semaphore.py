@@ -1,6 +1,6 @@
-"""A semaphore over the bytes in flight: a caller waits until there is room for its bytes, first come, first served.
+"""A semaphore over the bytes in flight: a caller waits until there is space for its bytes, first come, first served.
 
-At a slow rate fewer bytes may be in flight than there is room for: responses of peers should not be buffered for
+At a slow rate fewer bytes may be in flight than the size allows: responses of peers should not be buffered for
 long.
 """
 
@@ -19,7 +19,7 @@ class ByteWindow:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._held = 0
+        self._acquired = 0
         self._waiting: deque[tuple[int, int | None, asyncio.Future[None]]] = deque()
 
     async def acquire(self, size: int, most: int | None = None) -> None:
@@ -27,7 +27,7 @@ class ByteWindow:
         ``most``.
         """
         if not self._waiting and self._fits(size, most):
-            self._held += size
+            self._acquired += size
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter = (size, most, turn)
@@ -46,7 +46,7 @@ class ByteWindow:
 
     def release(self, size: int) -> None:
         """Release so many bytes."""
-        self._held -= size
+        self._acquired -= size
         self._pass()
 
     def _pass(self) -> None:
@@ -54,9 +54,9 @@ class ByteWindow:
             size, _most, turn = self._waiting.popleft()
             if turn.cancelled():
                 continue
-            self._held += size
+            self._acquired += size
             turn.set_result(None)
 
     def _fits(self, size: int, most: int | None) -> bool:
-        room = self._size if most is None else min(most, self._size)
-        return self._held == 0 or self._held + size <= room
+        limit = self._size if most is None else min(most, self._size)
+        return self._acquired == 0 or self._acquired + size <= limit

@@ -41,7 +41,7 @@ class Failures(Protocol):
     def unread(self, entry: int, failure: ReadFailure) -> None:
         """No bookie returned the entry."""
 
-    def refused(self, target: BookieId, answers: Mapping[int, Answer]) -> None:
+    def refused(self, target: BookieId, refusals: Mapping[int, Answer]) -> None:
         """A target did not store these entries."""
 
 
@@ -78,16 +78,16 @@ class CopyEngine:
         self._local = local
         self._largest = _FIRST_GUESS_BYTES
         self._was_seen = False
-        self._has_begun = False
+        self._has_started = False
 
     async def copy(self, needed: Iterable[Transfer]) -> None:
         """Copy everything, or raise the first error. Raises JobCancelledError, and what ``failures`` raises."""
-        under_way: dict[asyncio.Task[None], int] = {}
+        in_flight: dict[asyncio.Task[None], int] = {}
         errors: list[BaseException] = []
 
         def ended(task: asyncio.Task[None]) -> None:
             # The window is given back here: a task that is cancelled may never have started.
-            self._window.release(under_way.pop(task))
+            self._window.release(in_flight.pop(task))
             if not task.cancelled() and (error := task.exception()) is not None:
                 errors.append(error)
 
@@ -99,15 +99,15 @@ class CopyEngine:
                     self._window.release(size)
                     break
                 task = asyncio.ensure_future(self._copy_group(group))
-                under_way[task] = size
+                in_flight[task] = size
                 task.add_done_callback(ended)
-                if not self._has_begun:
+                if not self._has_started:
                     await asyncio.wait({task})
-                    self._has_begun = True
-            if under_way and not errors:
-                await asyncio.wait(set(under_way), return_when=asyncio.FIRST_EXCEPTION)
+                    self._has_started = True
+            if in_flight and not errors:
+                await asyncio.wait(set(in_flight), return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            left = set(under_way)
+            left = set(in_flight)
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
@@ -134,7 +134,7 @@ class CopyEngine:
             yield CopyGroup(group, targets)
 
     def _most_entries(self) -> int:
-        most = self._run_entries if self._has_begun else min(FIRST_ENTRIES, self._run_entries)
+        most = self._run_entries if self._has_started else min(FIRST_ENTRIES, self._run_entries)
         return batch_entries(self._work, self._largest, most)
 
     def _most_scattered(self) -> int:
@@ -169,7 +169,7 @@ class CopyEngine:
                 self._failures.unread(entry, failure)
             if found.batch is not None:
                 await self._store(found.batch, targets)
-            entries = entries[found.settled :]
+            entries = entries[found.finished :]
 
     def _candidates(self, entry: int, targets: Sequence[BookieId]) -> list[BookieId]:
         return self._source.order(each for each in self._holders(entry) if each not in targets)
@@ -180,11 +180,11 @@ class CopyEngine:
         disk = targets.count(self._local) if self._local is not None else 0
         network = 1 + len(targets) - disk
         async for part in round_robin(batch, self._work, disk=disk, network=network):
-            answers = await asyncio.gather(
+            refusals = await asyncio.gather(
                 *(store(self._source.pool, each, part) for each in targets)
             )
             stored = len(part.entries) * len(targets)
-            for target, refused in zip(targets, answers, strict=True):
+            for target, refused in zip(targets, refusals, strict=True):
                 if refused:
                     self._failures.refused(target, refused)
                     stored -= len(refused)

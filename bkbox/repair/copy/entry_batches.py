@@ -106,17 +106,17 @@ class AddBatchBuilder:
         frames, offsets = entry_relay.add_frames(
             body, BATCH_ENTRIES_AT, count, self._key, _RECOVERY
         )
-        taken = entries[:count]
+        some = entries[:count]
         overhead = ADD_FRAME_OVERHEAD_BYTES["v2"]
         largest = max(offsets[at + 1] - offsets[at] for at in range(count)) - overhead
         size = len(frames) - overhead * count
         if self._as_frames:
             return EntryBatch(
-                taken, size, largest, AddFrames(self._ledger, frames, offsets, taken, taken)
+                some, size, largest, AddFrames(self._ledger, frames, offsets, some, some)
             )
         view = memoryview(frames)
         return self.of_entries(
-            taken, [view[offsets[at] + overhead : offsets[at + 1]] for at in range(count)]
+            some, [view[offsets[at] + overhead : offsets[at + 1]] for at in range(count)]
         )
 
     def _count_right(self, body: bytes, entries: range) -> int:

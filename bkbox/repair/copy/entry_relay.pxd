@@ -26,7 +26,7 @@ cpdef long long count_right(
     data="const unsigned char[::1]",
     master_key="const unsigned char[::1]",
     places="long long[::1]",
-    room="unsigned char[::1]",
+    buffer="unsigned char[::1]",
     size=Py_ssize_t,
     at=Py_ssize_t,
     number=Py_ssize_t,

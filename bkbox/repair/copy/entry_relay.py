@@ -69,16 +69,16 @@ def add_frames(
         number += 1
     places[count] = size
     frames = bytearray(size)
-    room = frames
+    buffer = frames
     at = start
     number = 0
     while number < count:
         entry_bytes = memory.i32(data, at)
         begin = places[number]
-        memory.put_i32(room, begin, _V2_HEAD + entry_bytes - _PREFIX)
-        memory.put_i32(room, begin + 4, _V2_ADD | flags)
-        memory.copy(room, begin + 8, master_key, 0, _KEY_BYTES)
-        memory.copy(room, begin + _V2_HEAD, data, at + _PREFIX, at + _PREFIX + entry_bytes)
+        memory.put_i32(buffer, begin, _V2_HEAD + entry_bytes - _PREFIX)
+        memory.put_i32(buffer, begin + 4, _V2_ADD | flags)
+        memory.copy(buffer, begin + 8, master_key, 0, _KEY_BYTES)
+        memory.copy(buffer, begin + _V2_HEAD, data, at + _PREFIX, at + _PREFIX + entry_bytes)
         at += _PREFIX + entry_bytes
         number += 1
     return frames, offsets

@@ -30,12 +30,12 @@ class ReadFailure(NamedTuple):
     whether it has the entry; otherwise no bookie that is there has it.
     """
 
-    answers: Sequence[tuple[BookieId, Answer]]
+    statuses: Sequence[tuple[BookieId, Answer]]
     is_unknown: bool
 
     def describe(self) -> str:
         """Text for the operator."""
-        return describe(self.answers) or "no other bookie holds it"
+        return describe(self.statuses) or "no other bookie holds it"
 
     def error(self, ledger: LedgerId, entry: int) -> NoSuchEntryError | UnknownEntryError:
         text = f"entry {entry} of ledger {ledger}: {self.describe()}"
@@ -49,7 +49,7 @@ class ReadResult(NamedTuple):
     failed: Mapping[int, ReadFailure]
 
     @property
-    def settled(self) -> int:
+    def finished(self) -> int:
         """The number of entries that were read or failed."""
         return len(self.failed) + (0 if self.batch is None else len(self.batch.entries))
 
@@ -107,13 +107,13 @@ class EntrySource:
 
     async def read_each(self, candidates: Mapping[int, Sequence[BookieId]]) -> ReadResult:
         """Read all of these ascending entries, each from its candidates."""
-        asked = [
+        reads = [
             self.pool.read(bookies[0], self._ledger, entry, None) if bookies else None
             for entry, bookies in candidates.items()
         ]
         found: dict[int, memoryview | ReadFailure] = {}
         left: dict[int, Reply | None] = {}
-        for (entry, bookies), coming in zip(candidates.items(), asked, strict=True):
+        for (entry, bookies), coming in zip(candidates.items(), reads, strict=True):
             reply = None if coming is None else await coming
             data = None if reply is None else self._checked(bookies[0], entry, reply)
             if isinstance(data, memoryview):
@@ -149,7 +149,7 @@ class EntrySource:
         self, candidates: Sequence[BookieId], entry: int, first: Reply | None
     ) -> memoryview | ReadFailure:
         """Read an entry; ``first``: the response of the first candidate, if it was asked already."""
-        answers: list[tuple[BookieId, Answer]] = []
+        statuses: list[tuple[BookieId, Answer]] = []
         is_unknown = False
         for bookie in candidates:
             if first is None:
@@ -159,10 +159,10 @@ class EntrySource:
             found = self._checked(bookie, entry, reply)
             if isinstance(found, memoryview):
                 return found
-            answers.append((bookie, found))
+            statuses.append((bookie, found))
             has_none = found is NoAnswer.BAD_DIGEST or found.evidence is Evidence.NEGATIVE
             is_unknown = is_unknown or (bookie in self._registered and not has_none)
-        return ReadFailure(answers, is_unknown)
+        return ReadFailure(statuses, is_unknown)
 
     def _checked(self, bookie: BookieId, entry: int, reply: Reply) -> memoryview | Answer:
         """The entry if it is right, else what the bookie answered."""

@@ -26,12 +26,12 @@ class _FirstFailure:
     def unread(self, entry: int, failure: ReadFailure) -> None:
         raise failure.error(self._ledger, entry)
 
-    def refused(self, target: BookieId, answers: Mapping[int, Answer]) -> None:
-        first, answer = min(answers.items())
-        more = f" and {counted(len(answers) - 1, 'more entry')}" if len(answers) > 1 else ""
+    def refused(self, target: BookieId, statuses: Mapping[int, Answer]) -> None:
+        first, status = min(statuses.items())
+        more = f" and {counted(len(statuses) - 1, 'more entry')}" if len(statuses) > 1 else ""
         raise AddFailedError(
             f"entry {first}{more} of ledger {self._ledger} could not be written: "
-            f"{describe([(target, answer)])}"
+            f"{describe([(target, status)])}"
         )
 
 

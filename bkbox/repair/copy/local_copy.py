@@ -39,16 +39,16 @@ class CopyResult:
         if not failure.is_unknown:
             self.nowhere.add(entry)
 
-    def refused(self, target: BookieId, answers: Mapping[int, Answer]) -> None:
-        for entry, answer in answers.items():
-            why = describe([(target, answer)])
+    def refused(self, target: BookieId, statuses: Mapping[int, Answer]) -> None:
+        for entry, status in statuses.items():
+            why = describe([(target, status)])
             self.failed[entry] = f"it could not be stored here: {why}"
 
     def describe(self) -> str:
         """Text for the operator: the first few entries and the responses for each."""
         shown = [f"entry {entry}: {why}" for entry, why in sorted(self.failed.items())[:3]]
-        rest = len(self.failed) - len(shown)
-        return "; ".join(shown) + (f"; and {counted(rest, 'more entry')}" if rest else "")
+        others = len(self.failed) - len(shown)
+        return "; ".join(shown) + (f"; and {counted(others, 'more entry')}" if others else "")
 
 
 async def copy_to_local(

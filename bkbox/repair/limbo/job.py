@@ -17,8 +17,8 @@ from bkbox.repair.limbo.limbo_repair import LimboRepair
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 0.5
-_COUNT_EVERY_LOOKS = 4
+_POLL_INTERVAL_S = 0.5
+_COUNT_EVERY_POLLS = 4
 
 
 async def repair_limbo(
@@ -29,14 +29,14 @@ async def repair_limbo(
     served: dict[str, AsyncChannel] = {}
     work.set_step("recovering and refilling the ledgers in limbo")
     try:
-        looks = 0
+        polls = 0
         while True:
             for name, disk in list(environment.disks.items()):
                 if served.get(name) is not disk and await _serve(runner, disk):
                     served[name] = disk
-            idle = await runner.wait(_LOOK_EVERY_S)
-            looks += 1
-            if idle or looks % _COUNT_EVERY_LOOKS == 0:
+            idle = await runner.wait(_POLL_INTERVAL_S)
+            polls += 1
+            if idle or polls % _COUNT_EVERY_POLLS == 0:
                 left = {name: await _in_limbo(disk) for name, disk in served.items()}
                 if None not in left.values():
                     runner.expect(sum(filter(None, left.values())))

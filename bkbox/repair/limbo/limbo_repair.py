@@ -161,11 +161,11 @@ class LimboRepair:
         """One try; None once the ledger is out of limbo, else the reason and what the operator can do."""
         await self._work.checkpoint(metadata_calls=1)
         try:
-            metadata = await self._settled_metadata(ledger)
+            metadata = await self._recovered_metadata(ledger)
             if self._me not in metadata.bookies():
                 if ledger in await self._store.underreplicated():
                     return "it is marked for re-replication and may be copied here", _MARKED_ADVICE
-                metadata = await self._settled_metadata(ledger)
+                metadata = await self._recovered_metadata(ledger)
             if self._me not in metadata.bookies() and await self._present(disk, ledger):
                 return (
                     "the metadata does not name this bookie, which has a copy of it",
@@ -176,7 +176,7 @@ class LimboRepair:
             return None
         missing = await self._missing(disk, metadata)
         self._work.count("entries_missing", sum(map(len, missing)))
-        failed, answers = 0, ""
+        failed, failures = 0, ""
         if missing:
             result = await copy_to_local(
                 self._me,
@@ -187,10 +187,10 @@ class LimboRepair:
                 self._window,
                 self._order.entries_in_flight,
             )
-            failed, answers = len(result.failed), result.describe()
+            failed, failures = len(result.failed), result.describe()
             self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
-            return f"{counted(failed, 'entry', 'are')} missing: {answers}", COPY_ADVICE.format(
+            return f"{counted(failed, 'entry', 'are')} missing: {failures}", COPY_ADVICE.format(
                 ledger
             )
         for record in losses_of(metadata):
@@ -198,9 +198,9 @@ class LimboRepair:
         await disk.call(messages.ClearLimbo(ledger=ledger))
         return None
 
-    async def _settled_metadata(self, ledger: LedgerId) -> LedgerMetadata:
+    async def _recovered_metadata(self, ledger: LedgerId) -> LedgerMetadata:
         # Metadata from before this bookie joined an ensemble would say that nothing is missing.
-        metadata = (await self._store.read_ledger(ledger, latest=True)).value
+        metadata = (await self._store.read_ledger(ledger, linearizable=True)).value
         return (
             await self._client.recover(ledger)
             if plan.needs_recovery(metadata, self._me)

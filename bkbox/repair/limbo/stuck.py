@@ -48,7 +48,7 @@ async def stuck_ledgers(client: Client, *, plug: bool) -> StuckLedgers:
     waiting: list[Diagnosis] = []
     unread: list[tuple[LedgerId, str]] = []
 
-    async def look(ledger: LedgerId) -> None:
+    async def inspect(ledger: LedgerId) -> None:
         try:
             if (await client.metadata(ledger)).state is LedgerState.CLOSED:
                 return
@@ -69,7 +69,7 @@ async def stuck_ledgers(client: Client, *, plug: bool) -> StuckLedgers:
         if plan.closes and not plan.nothing_to_do:
             stuck.append(StuckLedger(ender, plan, inspection))
 
-    await bounded_gather([each async for each in client.ledgers()], look, _LEDGERS_AT_ONCE)
+    await bounded_gather([each async for each in client.ledgers()], inspect, _LEDGERS_AT_ONCE)
     return StuckLedgers(
         tuple(sorted(stuck, key=lambda each: each.plan.metadata.ledger_id)),
         tuple(sorted(waiting, key=lambda each: each.metadata.ledger_id)),

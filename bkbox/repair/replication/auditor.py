@@ -31,8 +31,8 @@ from bkbox.client.client import Client
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore, RegisteredBookie
-from bkbox.metadata.maintenance import end_those_over, resting
-from bkbox.metadata.underreplication import FULL_CHECK_WANTED, Candidacy, RecoveryDelay
+from bkbox.metadata.maintenance import end_expired, in_maintenance
+from bkbox.metadata.underreplication import FULL_CHECK_REQUESTED, Candidacy, RecoveryDelay
 from bkbox.protocol.audit import Answer, audit
 from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.cancellable_wait import wait_cancellable
@@ -43,10 +43,10 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 2.0
+POLL_INTERVAL_S = 2.0
 _STAND_BY_S = 30.0
 _METADATA_AT_ONCE = 32
-_ASKED_AT_ONCE = 8
+_CONCURRENCY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Auditor:
                 except MetadataError as error:
                     log.warning("the auditor waits for the metadata store: %s", error)
                     self._work.set_step(f"waiting for the metadata store: {error}")
-                    pause_s = LOOK_EVERY_S * self._rng.uniform(0.5, 1.0)
+                    pause_s = POLL_INTERVAL_S * self._rng.uniform(0.5, 1.0)
                     await wait_cancellable(self._work, asyncio.sleep(pause_s))
         finally:
             with suppress(MetadataError):  # the vote ends with the session then
@@ -122,12 +122,12 @@ class Auditor:
                     "paused: re-replication is disabled (bkbox autorecovery enable)",
                     standing_by=True,
                 )
-                await wait_cancellable(self._work, candidacy.changed(LOOK_EVERY_S))
+                await wait_cancellable(self._work, candidacy.changed(POLL_INTERVAL_S))
                 continue
             before, delay = delay, await self._recovery_delay()
             registered = await self._store.bookies()
-            await end_those_over(self._store.rests, self._wall_ms())
-            exempt = await resting(self._store.rests, self._wall_ms())
+            await end_expired(self._store.maintenance_windows, self._wall_ms())
+            exempt = await in_maintenance(self._store.maintenance_windows, self._wall_ms())
             lost.see(await self._store.cookies(), registered, exempt, self._now_s())
             is_day_over = (
                 checked_s is None or self._now_s() - checked_s >= self._settings.bookie_check_s
@@ -138,10 +138,10 @@ class Auditor:
                 checked_s = self._now_s()
             elif await self._is_full_check_due():
                 await self.check_all_ledgers()
-            away = ", ".join(lost.away())
-            text = f"this is the auditor; bookies that are lost: {away or 'none'}"
-            self._work.set_step(text, standing_by=not away)
-            await wait_cancellable(self._work, candidacy.changed(LOOK_EVERY_S))
+            absent = ", ".join(lost.absent())
+            text = f"this is the auditor; bookies that are lost: {absent or 'none'}"
+            self._work.set_step(text, standing_by=not absent)
+            await wait_cancellable(self._work, candidacy.changed(POLL_INTERVAL_S))
 
     async def _recovery_delay(self) -> RecoveryDelay:
         """The delay that is in the store. Where there is none, ours is written there, for all auditors."""
@@ -163,10 +163,10 @@ class Auditor:
         awaited, spared = lost.awaited(delay_s, now_s), lost.spared(delay_s, now_s)
 
         async def mark(metadata: LedgerMetadata, registered: Mapping[BookieId, object]) -> bool:
-            gone = metadata.bookies() - registered.keys() - spared
-            if gone:
-                await self._mark(metadata.ledger_id, gone)
-            return bool(gone)
+            unregistered = metadata.bookies() - registered.keys() - spared
+            if unregistered:
+                await self._mark(metadata.ledger_id, unregistered)
+            return bool(unregistered)
 
         marked = await self._for_all_ledgers(mark, _METADATA_AT_ONCE)
         lost.audited(awaited)
@@ -178,7 +178,7 @@ class Auditor:
 
     async def _is_full_check_due(self) -> bool:
         last_ms = await self._tree.last_full_check_ms()
-        if last_ms == FULL_CHECK_WANTED:
+        if last_ms == FULL_CHECK_REQUESTED:
             return True
         if not self._settings.full_check_s:
             return False
@@ -202,17 +202,19 @@ class Auditor:
         async def mark(
             metadata: LedgerMetadata, registered: Mapping[BookieId, RegisteredBookie]
         ) -> bool:
-            asked = metadata.bookies() if only is None else metadata.bookies() & {only}
-            said = await self._holdings.ask(metadata, registered.keys() & asked)
-            lacking = audit(metadata, said).lacking
+            members = metadata.bookies() if only is None else metadata.bookies() & {only}
+            reports = await self._holdings.ask(metadata, registered.keys() & members)
+            lacking = audit(metadata, reports).lacking
             self._work.count("copies_short", sum(map(len, chain(*lacking.values()))))
-            self._work.count("lists_missing", sum(isinstance(said[each], Answer) for each in asked))
+            self._work.count(
+                "lists_missing", sum(isinstance(reports[each], Answer) for each in members)
+            )
             # Bookies that are gone are left to the other check, which knows the delay.
             if lacking and not dry_run:
                 await self._mark(metadata.ledger_id, lacking)
             return bool(lacking)
 
-        marked = await self._for_all_ledgers(mark, _ASKED_AT_ONCE, ledgers)
+        marked = await self._for_all_ledgers(mark, _CONCURRENCY, ledgers)
         if ledgers or only is not None or dry_run:
             return marked
         await self._tree.set_last_full_check_ms(self._wall_ms())
@@ -245,9 +247,9 @@ class Auditor:
                 await self._work.checkpoint(metadata_calls=1)
                 try:
                     metadata = (await self._store.read_ledger(ledger)).value
-                    said = await do(metadata, registered)
+                    reports = await do(metadata, registered)
                 except NoSuchLedgerError:
-                    said = False
+                    reports = False
                 except MetadataError as error:
                     if error.may_have_taken_effect:
                         raise  # the store is unavailable: this is not about the ledger
@@ -256,7 +258,7 @@ class Auditor:
                     return False
                 self._work.unblock(ledger)
                 self._work.add_progress(ledgers=1)
-                return said
+                return reports
 
             count += sum(await bounded_gather(page, one, at_once))
         return count

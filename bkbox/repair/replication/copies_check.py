@@ -50,7 +50,7 @@ _LIST_BYTES = 4_096
 """What a list of entries costs the disk, in bytes, about."""
 
 _LEDGERS_AT_ONCE = 1_000
-_LOOK_EVERY_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 
 @dataclass(slots=True)
@@ -97,32 +97,34 @@ class CopiesCheck:
         """True if nothing is missing; of open ledgers, up to their LAC."""
         return all(each.is_whole for each in self._left.values())
 
-    async def look_at(self, ledgers: Sequence[int]) -> None:
+    async def compare(self, ledgers: Sequence[int]) -> None:
         """Compare these ledgers once. Raises JobCancelledError."""
         await bounded_gather(map(LedgerId, ledgers), self._once, _AT_ONCE)
 
-    async def look_again(self) -> None:
+    async def compare_due(self) -> None:
         """Compare the ledgers that are due again, and say what is waited for. Raises JobCancelledError."""
         now_s = self._environment.monotonic_s()
-        await self.look_at([each for each, state in self._left.items() if state.due_s <= now_s])
+        await self.compare([each for each, state in self._left.items() if state.due_s <= now_s])
         absent = sum(bool(each.absent) for each in self._left.values())
         unknown = {ledger: each.unknown for ledger, each in self._left.items() if each.unknown}
         followed = sum(each.is_whole for each in self._left.values())
-        said = []
+        messages = []
         if absent:
-            said.append(f"entries of {counted(absent, 'ledger', 'are')} missing here")
+            messages.append(f"entries of {counted(absent, 'ledger', 'are')} missing here")
         if unknown:
             first, why = min(unknown.items())
-            said.append(f"{counted(len(unknown), 'ledger')} not known, as ledger {first}: {why}")
+            messages.append(
+                f"{counted(len(unknown), 'ledger')} not known, as ledger {first}: {why}"
+            )
         if followed:
-            said.append(f"following {counted(followed, 'open ledger')}")
-        self._work.set_step("; ".join(said), standing_by=self.is_complete)
+            messages.append(f"following {counted(followed, 'open ledger')}")
+        self._work.set_step("; ".join(messages), standing_by=self.is_complete)
 
     # ---- one ledger -----------------------------------------------------------------------------
 
     async def _once(self, ledger: LedgerId) -> None:
         before = self._left.get(ledger)
-        after = await self._looked(ledger, before)
+        after = await self._compared(ledger, before)
         if before is None:
             self._work.add_progress(ledgers=1)
         if after is None:
@@ -142,10 +144,10 @@ class CopiesCheck:
         after.due_s = self._environment.monotonic_s() + wait_s
         self._left[ledger] = after
 
-    async def _looked(self, ledger: LedgerId, before: _Unfinished | None) -> _Unfinished | None:
+    async def _compared(self, ledger: LedgerId, before: _Unfinished | None) -> _Unfinished | None:
         """One look, with its errors; None once the ledger needs none any more."""
         try:
-            after = await self._look(ledger, before)
+            after = await self._compare(ledger, before)
         except JobCancelledError:
             raise
         except NoSuchLedgerError:
@@ -161,9 +163,9 @@ class CopiesCheck:
             self._work.unblock(ledger)
         return after
 
-    async def _look(self, ledger: LedgerId, before: _Unfinished | None) -> _Unfinished | None:
+    async def _compare(self, ledger: LedgerId, before: _Unfinished | None) -> _Unfinished | None:
         await self._work.checkpoint(metadata_calls=1)
-        found = await self._store.read_ledger(ledger, latest=before is not None)
+        found = await self._store.read_ledger(ledger, linearizable=before is not None)
         metadata, lac = found.value, -1
         is_closed = metadata.state is LedgerState.CLOSED
         if self._me not in metadata.bookies():
@@ -173,7 +175,7 @@ class CopiesCheck:
         if self._may_grow(metadata):
             lac = await self._lac(metadata)
             await self._work.checkpoint(metadata_calls=1)
-            metadata = (await self._store.read_ledger(ledger, latest=True)).value
+            metadata = (await self._store.read_ledger(ledger, linearizable=True)).value
         expected = list(acknowledged_entries(metadata, self._me, lac))
         await self._work.checkpoint(disk_bytes=_LIST_BYTES)
         listed = await self._client.pool.list_entries(self._me, ledger)
@@ -273,7 +275,7 @@ async def check_copies(
             ledgers.extend(page)
     work.expect(ledgers=len(ledgers))
     for start in range(0, len(ledgers), _LEDGERS_AT_ONCE):
-        await check.look_at(ledgers[start : start + _LEDGERS_AT_ONCE])
+        await check.compare(ledgers[start : start + _LEDGERS_AT_ONCE])
     recorded = "ledgers" in arguments
     while disks == environment.disks:
         if check.is_complete and not recorded:
@@ -282,8 +284,8 @@ async def check_copies(
             recorded = True
         if not check.left:
             return
-        await check.look_again()
-        await wait_cancellable(work, asyncio.sleep(_LOOK_EVERY_S))
+        await check.compare_due()
+        await wait_cancellable(work, asyncio.sleep(_POLL_INTERVAL_S))
 
 
 async def _complete_up_to(disks: Mapping[str, AsyncChannel]) -> int:

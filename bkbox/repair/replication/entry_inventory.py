@@ -22,14 +22,14 @@ from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
-_ASKED_AT_ONCE = 8
+_CONCURRENCY = 8
 
 _MAY_READ = frozenset({Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT})
 """Responses of a bookie whose storage cannot list entries, or whose list does not fit into a frame. A bookie in
 trouble gives them too; reads tell which it is.
 """
 
-_NOT_ASKED_AGAIN_S = 600.0
+_NO_LIST_S = 600.0
 """Seconds for which a bookie that gives no lists is not asked for one."""
 
 
@@ -45,7 +45,7 @@ class EntryInventory:
     ) -> dict[BookieId, BookieAnswer]:
         """Each ensemble member's report of its entries; a member that is not ``registered`` is gone. Raises nothing."""
         members = sorted(metadata.bookies())
-        slots = asyncio.Semaphore(_ASKED_AT_ONCE)
+        slots = asyncio.Semaphore(_CONCURRENCY)
 
         async def one(bookie: BookieId) -> BookieAnswer:
             if bookie not in registered:
@@ -53,8 +53,8 @@ class EntryInventory:
             async with slots:
                 return await self._of(bookie, metadata)
 
-        said = await asyncio.gather(*map(one, members))
-        return dict(zip(members, said, strict=True))
+        report = await asyncio.gather(*map(one, members))
+        return dict(zip(members, report, strict=True))
 
     def given(self, bookie: BookieId, entries: Iterable[range]) -> None:
         """Record that the bookie was sent copies of these entries and stored them. Correctness does not depend on it:
@@ -68,17 +68,17 @@ class EntryInventory:
         now_s = asyncio.get_running_loop().time()
         if now_s < self._lists_nothing_until.get(bookie, now_s):
             return await self._by_reads(bookie, metadata, expected)
-        answer = await self._pool.list_entries(bookie, metadata.ledger_id)
-        if isinstance(answer, Availability):
-            return runs_of(answer)
-        if answer.evidence is Evidence.NEGATIVE:
+        listing = await self._pool.list_entries(bookie, metadata.ledger_id)
+        if isinstance(listing, Availability):
+            return runs_of(listing)
+        if listing.evidence is Evidence.NEGATIVE:
             return ()
-        if answer not in _MAY_READ:
+        if listing not in _MAY_READ:
             return Answer.SILENT
-        said = await self._by_reads(bookie, metadata, expected)
-        if answer is not Code.EIO and said is not Answer.SILENT:
-            self._lists_nothing_until[bookie] = now_s + _NOT_ASKED_AGAIN_S
-        return said
+        report = await self._by_reads(bookie, metadata, expected)
+        if listing is not Code.EIO and report is not Answer.SILENT:
+            self._lists_nothing_until[bookie] = now_s + _NO_LIST_S
+        return report
 
     async def _by_reads(
         self, bookie: BookieId, metadata: LedgerMetadata, expected: list[range]
@@ -89,12 +89,12 @@ class EntryInventory:
             if not parts:
                 continue
             first, last = parts[0].start, parts[-1].stop - 1
-            answers = await asyncio.gather(
+            evidence = await asyncio.gather(
                 *(self._read(bookie, metadata, entry) for entry in {first: 0, last: 0})
             )
-            if Evidence.UNKNOWN in answers:
+            if Evidence.UNKNOWN in evidence:
                 return Answer.SILENT
-            if Evidence.NEGATIVE not in answers:
+            if Evidence.NEGATIVE not in evidence:
                 has += [(part.start, part.stop - 1) for part in parts]
         return has
 

@@ -34,7 +34,7 @@ from bkbox.errors import (
 )
 from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadata.maintenance import resting
+from bkbox.metadata.maintenance import in_maintenance
 from bkbox.metadata.versioned import Versioned
 from bkbox.protocol.audit import Findings, audit
 from bkbox.protocol.rereplication import (
@@ -51,7 +51,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 log = logging.getLogger(__name__)
 
-_LOOKS_MAX = 8
+_ROUNDS_MAX = 8
 """Passes per try: other processes may change the ledger meanwhile."""
 
 
@@ -104,24 +104,24 @@ class LedgerReplicator:
         LeftToWriterError (later), RecoveryAbortedError, UnknownEntryError, AddFailedError, MetadataError,
         JobCancelledError.
         """
-        must_say = set(map(BookieId, marked))
-        for _ in range(_LOOKS_MAX):
+        must_report = set(map(BookieId, marked))
+        for _ in range(_ROUNDS_MAX):
             await work.checkpoint(metadata_calls=2)
             try:
-                found = await self._store.read_ledger(ledger, latest=True)
+                found = await self._store.read_ledger(ledger, linearizable=True)
             except NoSuchLedgerError:
                 break
-            rests = await resting(self._store.rests, self._wall_ms())
-            cluster = Cluster(frozenset(await self._store.bookies()) | rests, drained)
+            exempt = await in_maintenance(self._store.maintenance_windows, self._wall_ms())
+            cluster = Cluster(frozenset(await self._store.bookies()) | exempt, drained)
             findings = await self._findings(found.value, cluster)
-            wanted = repairs(found.value, findings.gone, findings.lacking)
-            if wanted:
-                must_say |= await self._carry_out(found, wanted, cluster, work)
+            needed = repairs(found.value, findings.gone, findings.lacking)
+            if needed:
+                must_report |= await self._replicate_all(found, needed, cluster, work)
                 continue
             if must_be_recovered(found.value, findings.gone):
                 await self._recover(ledger, work)
                 continue
-            unsure = findings.silent & must_say
+            unsure = findings.silent & must_report
             if unsure:
                 raise UnknownEntryError(
                     f"ledger {ledger}: {', '.join(sorted(unsure))} is marked as having lost copies or was given some, "
@@ -138,8 +138,8 @@ class LedgerReplicator:
 
     async def _findings(self, metadata: LedgerMetadata, cluster: Cluster) -> Findings:
         """The audit's findings. A bookie that is drained counts as gone, whatever it has."""
-        said = await self._holdings.ask(metadata, cluster.there - cluster.drained)
-        return audit(metadata, said)
+        reports = await self._holdings.ask(metadata, cluster.there - cluster.drained)
+        return audit(metadata, reports)
 
     async def _recover(self, ledger: LedgerId, work: JobContext) -> None:
         since_s = self._left_to_writer.setdefault(ledger, self._now_s())
@@ -154,10 +154,10 @@ class LedgerReplicator:
         log.info("ledger %d is recovered, as a bookie of its last ensemble is gone", ledger)
         await self._client.recover(ledger)
 
-    async def _carry_out(
+    async def _replicate_all(
         self,
         found: Versioned[LedgerMetadata],
-        wanted: list[FragmentRepair],
+        needed: list[FragmentRepair],
         cluster: Cluster,
         work: JobContext,
     ) -> set[BookieId]:
@@ -167,7 +167,7 @@ class LedgerReplicator:
         source = EntrySource(self._client.pool, metadata, cluster.there, distances)
         failed: LedgerError | None = None
         given_to: set[BookieId] = set()
-        for repair in wanted:
+        for repair in needed:
             work.set_step(
                 f"copying ledger {metadata.ledger_id}, entries from {repair.first_entry} on"
             )

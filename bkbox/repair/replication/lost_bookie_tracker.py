@@ -34,11 +34,11 @@ class LostBookies:
         """
         self._known.update(with_cookies, registered)
         self.exempt = frozenset(exempt)
-        away = self._known.difference(registered, self.exempt)
-        self._since = {bookie: self._since.get(bookie, now_s) for bookie in away}
-        self._audited &= away
+        absent = self._known.difference(registered, self.exempt)
+        self._since = {bookie: self._since.get(bookie, now_s) for bookie in absent}
+        self._audited &= absent
 
-    def away(self) -> list[BookieId]:
+    def absent(self) -> list[BookieId]:
         """The bookies that are lost now."""
         return sorted(self._since)
 

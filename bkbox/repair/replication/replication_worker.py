@@ -130,13 +130,15 @@ class ReplicationWorker:
             situation = frozenset((name, each.read_only) for name, each in registered.items())
             order = await self._riskiest_first(due, registered.keys(), situation)
             results = await bounded_gather(
-                order, lambda ledger: self._take(ledger, situation), self._settings.ledgers_at_once
+                order,
+                lambda ledger: self._replicate(ledger, situation),
+                self._settings.ledgers_at_once,
             )
             whole = sum(results)
-        self._say(len(marked) - whole)
+        self._show_step(len(marked) - whole)
         return whole > 0
 
-    def _say(self, left: int) -> None:
+    def _show_step(self, left: int) -> None:
         waiting = f"{counted(left, 'ledger', 'are')} marked" if left else "nothing is marked"
         quarantined = self._waits.quarantined()
         if quarantined:
@@ -176,7 +178,7 @@ class ReplicationWorker:
 
     # ---- one ledger -------------------------------------------------------------------------
 
-    async def _take(self, ledger: LedgerId, situation: Hashable) -> bool:
+    async def _replicate(self, ledger: LedgerId, situation: Hashable) -> bool:
         """Try one ledger; returns True if it is fully replicated and its mark removed."""
         try:
             # Read again: the switch may have been thrown since the round began.

@@ -73,7 +73,7 @@ class RetrySchedule:
 
     def keep_only(self, marked: Collection[LedgerId]) -> list[LedgerId]:
         """Drop the ledgers that are not marked any more; returns them."""
-        gone = [ledger for ledger in self._waits if ledger not in marked]
-        for ledger in gone:
+        unmarked = [ledger for ledger in self._waits if ledger not in marked]
+        for ledger in unmarked:
             del self._waits[ledger]
-        return gone
+        return unmarked

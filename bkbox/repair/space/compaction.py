@@ -23,9 +23,9 @@ from bkbox.repair.space.segment_calls import (
     WAIT_S,
     Region,
     ask,
+    scan_index,
     sealed_segments,
     store_all,
-    survey,
 )
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class _Disk:
 
     async def run(self) -> None:
         await store_all(self._work, self._disk)  # entries deleted lately are garbage, too
-        await survey(self._work, self._disk)
+        await scan_index(self._work, self._disk)
         candidates = await self._candidates()
         self._work.expect(size=sum(live for live, _segment in candidates))
         waiting = candidates
@@ -80,7 +80,7 @@ class _Disk:
                 continue
             if not batch:
                 raise DiskFullError(
-                    f"there is no room to copy the {waiting[0][0]} live bytes of segment {waiting[0][1]}; delete "
+                    f"there is no space to copy the {waiting[0][0]} live bytes of segment {waiting[0][1]}; delete "
                     "ledgers, or add a disk"
                 )
             waiting = waiting[len(batch) :]
@@ -105,12 +105,12 @@ class _Disk:
 
     async def _next_batch(self, waiting: list[tuple[int, int]]) -> list[tuple[int, int]]:
         values = (await ask(self._disk, messages.GetSpace(), messages.Space)).values
-        room = int(values["free_bytes"]) // 2
+        space = int(values["free_bytes"]) // 2
         batch: list[tuple[int, int]] = []
         total = 0
         for live, segment in waiting[:_BATCH_SEGMENTS]:
             total += live
-            if total > room or (batch and total > _BATCH_BYTES):
+            if total > space or (batch and total > _BATCH_BYTES):
                 break
             batch.append((live, segment))
         return batch
@@ -131,7 +131,7 @@ class _Disk:
                 raise
         self._work.set_step(f"removing {counted(len(copied), 'segment')}")
         await store_all(self._work, self._disk)
-        unreadable = await survey(self._work, self._disk, self._bad[:REGIONS_MAX])
+        unreadable = await scan_index(self._work, self._disk, self._bad[:REGIONS_MAX])
         self._bad.clear()
         for segment in copied:
             call = messages.RemoveSegment(segment=segment)

@@ -38,7 +38,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 log = logging.getLogger(__name__)
 
 _CHANGE_AT_ONCE = 256
-_LOOK_EVERY_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Disk:
 
 
 @dataclass(slots=True)
-class _Look:
+class _Scan:
     """The result of one scan: ledgers that are gone (deleted, or not for this bookie any more), and ledgers in the
     trash, or emptied, that are needed again.
     """
@@ -71,17 +71,15 @@ async def collect(work: JobContext, environment: Environment, arguments: dict[st
     for again in range(1 + ("empty_trash" in arguments)):
         run = _Run(work, environment, everything="all" in arguments or again > 0)
         await run.list_disks()
-        first = await run.look(None)
+        first = await run.scan(None)
         work.count("ledgers_gone", len(first.gone) if not again else 0)
         if "dry_run" in arguments:
             return
         if first.gone or first.needed:
             await _pause(work, order.gc_confirm_s)
-            second = await run.look(first.gone | first.needed)
+            second = await run.scan(first.gone | first.needed)
             trash_s = 0.0 if "empty_trash" in arguments else order.gc_trash_s
-            await run.carry_out(
-                _Look(first.gone & second.gone, first.needed & second.needed), trash_s
-            )
+            await run.apply(_Scan(first.gone & second.gone, first.needed & second.needed), trash_s)
         await run.forget_old()
     if "compact" in arguments:
         await compact(work, environment, {})
@@ -91,8 +89,8 @@ async def _pause(work: JobContext, seconds: float) -> None:
     work.set_step(f"looking again in {seconds:.0f} s")
     while seconds > 0:
         await work.checkpoint()
-        await asyncio.sleep(min(seconds, _LOOK_EVERY_S))
-        seconds -= _LOOK_EVERY_S
+        await asyncio.sleep(min(seconds, _POLL_INTERVAL_S))
+        seconds -= _POLL_INTERVAL_S
 
 
 class _Run:
@@ -142,7 +140,7 @@ class _Run:
 
     # ---- what the metadata says ---------------------------------------------------------------------
 
-    async def look(self, only: set[int] | None) -> _Look:
+    async def scan(self, only: set[int] | None) -> _Scan:
         """Scan the metadata. ``only``: ignore all other ledgers. MetadataError: no result is possible."""
         work, store = self._work, self._environment.store
         work.set_step("listing all ledgers of the cluster")
@@ -164,7 +162,7 @@ class _Run:
         while ahead is not None:
             unlisted.append(ahead)
             ahead = next(here, None)
-        found = _Look()
+        found = _Scan()
         await self._find_deleted(unlisted, found, nothing_listed=total == 0)
         await self._find_strays(listed, found, everything=only is not None or self._everything)
         return found
@@ -178,15 +176,15 @@ class _Run:
         return {ledger: ms for disk in self._disks for ledger, ms in getattr(disk, name).items()}
 
     async def _find_deleted(
-        self, unlisted: list[int], found: _Look, *, nothing_listed: bool
+        self, unlisted: list[int], found: _Scan, *, nothing_listed: bool
     ) -> None:
         emptied = self._of("emptied")
-        asked = [ledger for ledger in unlisted if ledger not in emptied]
+        to_read = [ledger for ledger in unlisted if ledger not in emptied]
         self._work.set_step(
-            f"reading the metadata of {counted(len(asked), 'ledger', 'that are')} in no list"
+            f"reading the metadata of {counted(len(to_read), 'ledger', 'that are')} in no list"
         )
         exists = []
-        for ledger in asked:
+        for ledger in to_read:
             if await self._read(ledger) is None:
                 found.gone.add(ledger)
             else:
@@ -196,25 +194,25 @@ class _Run:
                 f"the metadata store lists no ledger at all, and has ledger {exists[0]}: its list is wrong, and "
                 "nothing is deleted"
             )
-        if nothing_listed and asked:
+        if nothing_listed and to_read:
             log.warning(
                 "the metadata store has none of the %d ledgers that are here, and no others",
-                len(asked),
+                len(to_read),
             )
 
-    async def _find_strays(self, listed: list[int], found: _Look, *, everything: bool) -> None:
+    async def _find_strays(self, listed: list[int], found: _Scan, *, everything: bool) -> None:
         """Existing ledgers that this bookie is not to hold any more, and deleted ones that it is to hold after all."""
         trash, emptied = self._of("trash"), self._of("emptied")
-        wanted = [
+        chosen = [
             each
             for each in listed
             if each in trash or each in emptied or everything or self._is_turn(each)
         ]
-        if not wanted:
+        if not chosen:
             return
-        self._work.set_step(f"reading the metadata of {counted(len(wanted), 'ledger')}")
+        self._work.set_step(f"reading the metadata of {counted(len(chosen), 'ledger')}")
         marked = await self._environment.store.underreplicated()
-        for ledger in wanted:
+        for ledger in chosen:
             metadata = await self._read(ledger)
             if metadata is None:
                 continue  # it was deleted a moment ago: the next run sees that
@@ -240,13 +238,15 @@ class _Run:
     async def _read(self, ledger: int) -> LedgerMetadata | None:
         await self._work.checkpoint(metadata_calls=1)
         try:
-            return (await self._environment.store.read_ledger(LedgerId(ledger), latest=True)).value
+            return (
+                await self._environment.store.read_ledger(LedgerId(ledger), linearizable=True)
+            ).value
         except NoSuchLedgerError:
             return None
 
     # ---- what is done -------------------------------------------------------------------------------
 
-    async def carry_out(self, found: _Look, trash_s: float) -> None:
+    async def apply(self, found: _Scan, trash_s: float) -> None:
         """Act on what was seen twice. Whatever ``trash_s`` is, a ledger goes through the trash first."""
         now_ms = self._environment.wall_ms()
         for disk in self._disks:
@@ -266,9 +266,9 @@ class _Run:
             await self._change(disk, "forget", old)
 
     async def _change(self, disk: _Disk, action: str, ledgers: set[int]) -> None:
-        wanted = sorted(ledgers)
-        for start in range(0, len(wanted), _CHANGE_AT_ONCE):
-            some = wanted[start : start + _CHANGE_AT_ONCE]
+        chosen = sorted(ledgers)
+        for start in range(0, len(chosen), _CHANGE_AT_ONCE):
+            some = chosen[start : start + _CHANGE_AT_ONCE]
             await self._work.checkpoint(disk_bytes=64 * len(some))
             payload = b"".join(messages.LEDGER_ID_ITEM.pack(ledger) for ledger in some)
             call = messages.ChangeLedgers(

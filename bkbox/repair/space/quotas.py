@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 _ASK_TIMEOUT_S = 30.0
 _READ_AT_ONCE = 16
-_LOOK_AGAIN_S = 1.0
+_RECHECK_S = 1.0
 """Seconds after which the budget is checked again: it may have been changed."""
 _SHOWN_OWNERS = 100
 _SHOWN_CHARACTERS = 64
@@ -65,7 +65,7 @@ class QuotaWatch:
         self._on_disk: dict[str, array[int]] = {}
         """By disk, as last reported: ledger ids and bytes, alternating."""
         self._owners: dict[int, str] = {}
-        self._told: list[bytes] | None = None
+        self._last_sent: list[bytes] | None = None
         self._over: set[str] = set()
         self._problem = ""
 
@@ -75,7 +75,7 @@ class QuotaWatch:
         self._interval_s = values["quota_interval_s"]
         rate = values["jobs_metadata_calls_per_second"]
         self._calls.set_rate(rate or None, self._environment.monotonic_s())
-        self._told = None
+        self._last_sent = None
         self._configured.set()
 
     async def run(self) -> None:
@@ -83,14 +83,14 @@ class QuotaWatch:
         while True:
             self._configured.clear()
             if self._quotas:
-                await self._look()
+                await self._measure()
             with suppress(TimeoutError):
                 wait_s = self._interval_s if self._quotas else None
                 await asyncio.wait_for(self._configured.wait(), wait_s)
 
-    async def _look(self) -> None:
+    async def _measure(self) -> None:
         try:
-            owned = await self._by_owner(await self._held())
+            owned = await self._by_owner(await self._ledger_bytes())
         except (BkboxError, TimeoutError) as error:
             problem = error_text(error)
             if problem != self._problem:
@@ -99,22 +99,22 @@ class QuotaWatch:
             self._tell(messages.QuotaUse(problem=problem[:1000]))
             return
         self._problem = ""
-        self._say(owned)
+        self._send(owned)
 
     # ---- what is here -------------------------------------------------------------------------------
 
-    async def _held(self) -> dict[int, int]:
+    async def _ledger_bytes(self) -> dict[int, int]:
         """Bytes of each ledger on the disks."""
-        told = set()
+        reported = set()
         for disk, channel in list(self._environment.disks.items()):
             with suppress(BkboxError, TimeoutError):
                 self._on_disk[disk] = await self._list(channel)
-                told.add(disk)
-        held: dict[int, int] = {}
-        for disk in sorted(self._on_disk, key=told.__contains__):  # known values count now
+                reported.add(disk)
+        sizes: dict[int, int] = {}
+        for disk in sorted(self._on_disk, key=reported.__contains__):  # known values count now
             items = self._on_disk[disk]
-            held.update(zip(items[::2], items[1::2], strict=True))
-        return held
+            sizes.update(zip(items[::2], items[1::2], strict=True))
+        return sizes
 
     async def _list(self, channel: AsyncChannel) -> array[int]:
         found = array("Q")
@@ -129,20 +129,20 @@ class QuotaWatch:
 
     # ---- whose it is --------------------------------------------------------------------------------
 
-    async def _by_owner(self, held: Mapping[int, int]) -> dict[str, _Owned]:
+    async def _by_owner(self, sizes: Mapping[int, int]) -> dict[str, _Owned]:
         """Groups the ledgers by owner. MetadataError: the owners cannot be determined."""
         owned: dict[str, _Owned] = {}
         owners: dict[int, str] = {}
         async for page in self._environment.store.ledger_ranges():
             await self._pay(1)
-            here = [ledger for ledger in page if ledger in held]
+            here = [ledger for ledger in page if ledger in sizes]
             await self._read_owners([each for each in here if each not in self._owners])
             for ledger in here:
                 owner = self._owners.get(ledger)
                 if owner is not None:
                     owners[ledger] = owner
                     its = owned.setdefault(owner, _Owned())
-                    its.bytes += held[ledger]
+                    its.bytes += sizes[ledger]
                     its.ledgers.append(ledger)
         self._owners = owners
         return owned
@@ -156,7 +156,7 @@ class QuotaWatch:
     async def _pay(self, calls: int) -> None:
         """Wait until the budget allows this many calls."""
         while (wait_s := self._calls.wait_s(self._environment.monotonic_s())) > 0:
-            await asyncio.sleep(min(wait_s, _LOOK_AGAIN_S))
+            await asyncio.sleep(min(wait_s, _RECHECK_S))
         self._calls.spend(calls, self._environment.monotonic_s())
 
     async def _read_owner(self, ledger: LedgerId) -> None:
@@ -171,14 +171,14 @@ class QuotaWatch:
 
     # ---- what is said -------------------------------------------------------------------------------
 
-    def _say(self, owned: Mapping[str, _Owned]) -> None:
+    def _send(self, owned: Mapping[str, _Owned]) -> None:
         uses = self._quotas.judge({owner: its.bytes for owner, its in owned.items()})
         over = [use for use in uses if use.is_over]
         pages = _pages(owned[use.owner].ledgers for use in over)
-        if pages != self._told:
+        if pages != self._last_sent:
             for number, page in enumerate(pages, start=1):
                 self._tell(messages.OverQuota(more=number < len(pages), payload=page))
-            self._told = pages
+            self._last_sent = pages
         self._tell(
             messages.QuotaUse(
                 owners=[

@@ -41,13 +41,16 @@ async def refill(
     for ledger, entries in sorted(by_ledger.items()):
         await work.checkpoint(metadata_calls=1)
         try:
-            metadata = (await environment.store.read_ledger(LedgerId(ledger), latest=True)).value
-            wanted = [
+            metadata = (
+                await environment.store.read_ledger(LedgerId(ledger), linearizable=True)
+            ).value
+            lost = [
                 entry
                 for entry in sorted(entries)
-                if _counts(metadata, entry) and (named or _is_held(metadata, entry, environment.me))
+                if _counts(metadata, entry)
+                and (named or _is_owned(metadata, entry, environment.me))
             ]
-            left += await _copy(work, environment, metadata, wanted)
+            left += await _copy(work, environment, metadata, lost)
         except NoSuchLedgerError:
             work.unblock(ledger)  # it was deleted: no client reads it
         except MetadataError as error:
@@ -90,7 +93,7 @@ def _counts(metadata: LedgerMetadata, entry: int) -> bool:
     return metadata.state is not LedgerState.CLOSED or entry <= metadata.last_entry
 
 
-def _is_held(metadata: LedgerMetadata, entry: int, me: BookieId) -> bool:
+def _is_owned(metadata: LedgerMetadata, entry: int, me: BookieId) -> bool:
     """True if the metadata assigns the entry to this bookie."""
     return any(
         member == me

@@ -78,7 +78,7 @@ class Comparison:
         """
         await self._work.checkpoint(metadata_calls=1)
         try:
-            metadata = (await self._store.read_ledger(LedgerId(ledger), latest=True)).value
+            metadata = (await self._store.read_ledger(LedgerId(ledger), linearizable=True)).value
             registered = frozenset(await self._store.bookies())
         except NoSuchLedgerError:
             return

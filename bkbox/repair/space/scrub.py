@@ -19,7 +19,7 @@ from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.space.refill import refill
 from bkbox.repair.space.replica_comparison import Comparison
-from bkbox.repair.space.segment_calls import REGIONS_MAX, Region, ask, sealed_segments, survey
+from bkbox.repair.space.segment_calls import REGIONS_MAX, Region, ask, scan_index, sealed_segments
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class _Disk:
                 regions = await self._segment(segment)
                 await self._note(segment + 1, regions)
         self._work.set_step(f"looking through the index of disk {self._name}")
-        await self._refill(await survey(self._work, self._disk), named=True)
+        await self._refill(await scan_index(self._work, self._disk), named=True)
         if compares:
             await self._compare(first_ledger)
         await self._note(0, [])
@@ -114,7 +114,7 @@ class _Disk:
             self._work.count("bad_regions", len(regions))
             for start in range(0, len(regions), REGIONS_MAX):
                 some = regions[start : start + REGIONS_MAX]
-                await self._refill(await survey(self._work, self._disk, some), named=True)
+                await self._refill(await scan_index(self._work, self._disk, some), named=True)
         await self._refill(unnamed, named=False)
         return regions
 

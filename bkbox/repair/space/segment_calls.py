@@ -13,10 +13,10 @@ from bkbox.ipc.messages import Message
 from bkbox.jobs.context import JobContext
 
 SCAN_STEP_BYTES = 256 << 10
-"""Approximate bytes of the index that one step of a survey reads."""
+"""Approximate bytes of the index that one step of an index scan reads."""
 
 REGIONS_MAX = 4_096
-"""Upper bound on the regions passed to one survey."""
+"""Upper bound on the regions passed to one index scan."""
 
 WAIT_S = 0.05
 """Seconds between two polls of a worker for the end of an operation."""
@@ -35,7 +35,7 @@ async def ask(disk: AsyncChannel, call: Message, kind: type[_M]) -> _M:
     return reply
 
 
-async def survey(
+async def scan_index(
     work: JobContext, disk: AsyncChannel, regions: Sequence[Region] = ()
 ) -> list[tuple[int, int]]:
     """Have a disk scan its index; returns the entries (ledger, id) that cannot be read because they are in these
@@ -64,7 +64,7 @@ async def store_all(work: JobContext, disk: AsyncChannel) -> None:
 
 
 async def sealed_segments(disk: AsyncChannel) -> list[tuple[int, int, int]]:
-    """Id, bytes, and live bytes by the last survey, of the segments that a checkpoint has left behind; ascending."""
+    """Id, bytes, and live bytes by the last index scan, of the segments behind the last checkpoint; ascending."""
     found: list[tuple[int, int, int]] = []
     more = True
     while more:

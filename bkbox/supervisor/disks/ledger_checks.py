@@ -48,7 +48,7 @@ class LedgerChecks:
     async def _find(self, ledger: int) -> tuple[Finding, bytes]:
         try:
             async with asyncio.timeout(_WAIT_S):
-                found = await self._store.read_ledger(LedgerId(ledger), latest=True)
+                found = await self._store.read_ledger(LedgerId(ledger), linearizable=True)
         except NoSuchLedgerError:
             return Finding.ABSENT, b""
         except (MetadataUnavailableError, TimeoutError) as error:

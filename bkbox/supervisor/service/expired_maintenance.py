@@ -9,7 +9,7 @@ import time
 
 from bkbox.errors import MetadataError
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadata.maintenance import end_those_over
+from bkbox.metadata.maintenance import end_expired
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ async def end_rests(store: MetadataStore) -> None:
     """Ends expired windows periodically, until cancelled."""
     while True:
         try:
-            await end_those_over(store.rests, time.time_ns() // 1_000_000)
+            await end_expired(store.maintenance_windows, time.time_ns() // 1_000_000)
         except MetadataError as error:
-            log.warning("rests that are over cannot be ended now: %s", error)
+            log.warning("maintenance windows that are over cannot be ended now: %s", error)
         await asyncio.sleep(_LOOK_EVERY_S)

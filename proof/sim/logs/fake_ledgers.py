@@ -90,7 +90,7 @@ class SimLists:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def find(self, name: str, *, latest: bool = False) -> Versioned[bytes] | None:
+    async def find(self, name: str, *, linearizable: bool = False) -> Versioned[bytes] | None:
         await self._world.to_store()
         found = self._world.lists.get(name)
         await self._world.way()
@@ -148,7 +148,7 @@ class SimStore:
     async def instance_id(self) -> str:
         return INSTANCE_ID
 
-    async def read_ledger(self, number: int, *, latest: bool) -> SimLedger:
+    async def read_ledger(self, number: int, *, linearizable: bool) -> SimLedger:
         await self._world.to_store()
         return self._world.ledger(number)
 

@@ -35,7 +35,7 @@ from bkbox.wire.metadata.service_info import ServiceInfo
 from proof.checks.check import Metadata
 from proof.checks.observer import Observer
 from proof.sim.world.loop import Process, Scheduler
-from proof.sim.world.underreplication import Marks, SimRests, SimUnderReplication
+from proof.sim.world.underreplication import Marks, SimMaintenanceWindows, SimUnderReplication
 
 INSTANCE_ID = "8d9c3a58-6a0c-4b52-9d0e-0a2f3c4d5e6f"
 
@@ -175,7 +175,7 @@ class StaleView(MetadataStore):
         return stored
 
     async def read_ledger(
-        self, ledger: LedgerId, *, latest: bool = False
+        self, ledger: LedgerId, *, linearizable: bool = False
     ) -> Versioned[LedgerMetadata]:
         await self._way()
         truth = self._truth
@@ -183,7 +183,7 @@ class StaleView(MetadataStore):
         if not versions:
             raise NoSuchLedgerError(f"there is no ledger {ledger}")
         found = versions[-1][1]
-        if self._is_late and not latest and truth.stale_s and len(versions) > 1:
+        if self._is_late and not linearizable and truth.stale_s and len(versions) > 1:
             # As it was at any time since then; a version seen before is a bound as well.
             since = max(self._fresh_from, truth.scheduler.now - truth.stale_s)
             at_least = self._seen.get(ledger, 0)
@@ -254,8 +254,8 @@ class StaleView(MetadataStore):
         return SimUnderReplication(self._truth.marks, self._process, self._way, self._answer)
 
     @property
-    def rests(self) -> MaintenanceWindows:
-        return SimRests(self._truth.marks, self._way, self._answer)
+    def maintenance_windows(self) -> MaintenanceWindows:
+        return SimMaintenanceWindows(self._truth.marks, self._way, self._answer)
 
     @property
     def logs(self) -> LogLists:

@@ -52,7 +52,7 @@ class Marks:
         self.delay: RecoveryDelay | None = None
         self.enabled = True
         self.full_check_ms: int | None = None
-        self.rests: dict[BookieId, MaintenanceWindow] = {}
+        self.windows: dict[BookieId, MaintenanceWindow] = {}
         self._words = 0
 
     def word(self) -> int:
@@ -105,7 +105,7 @@ class SimUnderReplication(UnderReplication):
         for ledger in sorted(self._marks.marks):
             yield LedgerId(ledger)
 
-    async def look(self, ledger: LedgerId) -> Mark | None:
+    async def read_mark(self, ledger: LedgerId) -> Mark | None:
         await self._way()
         found = self._marks.marks.get(ledger)
         await self._way()
@@ -113,7 +113,7 @@ class SimUnderReplication(UnderReplication):
 
     # ---- work -------------------------------------------------------------------------------
 
-    async def _take_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
+    async def _acquire_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
         await self._way()
         if self._marks.lock(ledger) is not None:
             return None
@@ -217,7 +217,7 @@ class SimCandidacy(Candidacy):
         self._vote.lost = True
 
 
-class SimRests(MaintenanceWindows):
+class SimMaintenanceWindows(MaintenanceWindows):
     """Without Java's auditors, which have no part in a simulated cluster."""
 
     java = None
@@ -229,14 +229,14 @@ class SimRests(MaintenanceWindows):
 
     async def all(self) -> dict[BookieId, MaintenanceWindow]:
         await self._way()
-        return dict(self._marks.rests)
+        return dict(self._marks.windows)
 
-    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
+    async def put(self, bookie: BookieId, window: MaintenanceWindow) -> None:
         await self._way()
-        self._marks.rests[bookie] = rest
+        self._marks.windows[bookie] = window
         await self._answer()
 
     async def remove(self, bookie: BookieId) -> None:
         await self._way()
-        self._marks.rests.pop(bookie, None)
+        self._marks.windows.pop(bookie, None)
         await self._answer()

@@ -69,7 +69,7 @@ def test_the_first_entry_of_a_ledger_may_fill_the_window(
                 await begun.wait()
                 following = asyncio.ensure_future(writer.append(b"y"))
                 done, _ = await asyncio.wait([following], timeout=0.05)
-                assert not done, "there is no room"
+                assert not done, "there is no space"
                 slow.release()
                 assert (await following).entry_id == 1
 

@@ -106,7 +106,7 @@ class KnownMetadata:
         yield [LedgerId(ledger) for ledger in self.ledgers]
 
     async def read_ledger(
-        self, ledger: LedgerId, *, latest: bool = False
+        self, ledger: LedgerId, *, linearizable: bool = False
     ) -> Versioned[LedgerMetadata]:
         fragments = (Fragment(EntryId(0), (BOOKIE,)),)
         state = LedgerState.OPEN

@@ -247,7 +247,7 @@ def test_the_latest_metadata_is_not_asked_of_a_server_that_lags(zookeeper: ZooKe
             before = proxy.seen[SYNC]
             assert await store.read_ledger(LedgerId(5)) == created
             assert proxy.seen[SYNC] == before
-            assert await store.read_ledger(LedgerId(5), latest=True) == created
+            assert await store.read_ledger(LedgerId(5), linearizable=True) == created
             assert proxy.seen[SYNC] == before + 1
 
     asyncio.run(scenario())

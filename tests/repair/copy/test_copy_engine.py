@@ -57,7 +57,7 @@ class Pool:
 
     async def read_batch(self, *_asked: object) -> Any:
         await asyncio.sleep(0)
-        return SimpleNamespace(answer=NoAnswer.CONNECTION_LOST, response=None)
+        return SimpleNamespace(status=NoAnswer.CONNECTION_LOST, response=None)
 
     def read(self, peer: BookieId, _ledger: int, entry: int, _key: object) -> asyncio.Future[Any]:
         self.asked.append((peer, entry))
@@ -65,7 +65,7 @@ class Pool:
 
     async def _read(self, _peer: BookieId, entry: int) -> Any:
         await asyncio.sleep(0)
-        return SimpleNamespace(answer=Code.EOK, entry=memoryview(self.entry(entry)))
+        return SimpleNamespace(status=Code.EOK, entry=memoryview(self.entry(entry)))
 
     def add_packaged(self, _me: BookieId, adds: Any, answered: Any) -> None:
         for add in adds:
@@ -88,7 +88,7 @@ class BatchPool(Pool):
             data = bytearray(self.entry(entry))
             data[-1] ^= entry == 4
             body += len(data).to_bytes(4, "big") + data
-        return SimpleNamespace(answer=Code.EOK, response=body)
+        return SimpleNamespace(status=Code.EOK, response=body)
 
     def add_run(self, _me: BookieId, frames: AddFrames, answered: Any) -> None:
         for place, entry in enumerate(frames.entries):
@@ -199,7 +199,7 @@ class PartialPool(Pool):
         if (answer := self.without.get(peer)) is None:
             return await super()._read(peer, entry)
         await asyncio.sleep(0)
-        return SimpleNamespace(answer=answer, entry=None)
+        return SimpleNamespace(status=answer, entry=None)
 
 
 def test_a_peer_that_hangs_is_asked_once_for_each_entry_of_the_first_group_only() -> None:

@@ -49,8 +49,10 @@ class Disk:
 
 
 class Store:
-    async def read_ledger(self, ledger: LedgerId, *, latest: bool) -> Versioned[LedgerMetadata]:
-        assert latest, "what others were told before counts"
+    async def read_ledger(
+        self, ledger: LedgerId, *, linearizable: bool
+    ) -> Versioned[LedgerMetadata]:
+        assert linearizable, "what others were told before counts"
         return Versioned(metadata(ledger, LedgerState.OPEN), 0)
 
 

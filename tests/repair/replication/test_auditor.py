@@ -73,7 +73,7 @@ def test_a_bookie_that_is_lost_and_one_that_rests(cluster: Cluster) -> None:
                 assert await marks(our) == {}
 
                 # Under maintenance: nothing happens, however long.
-                await our.store.rests.put(
+                await our.store.maintenance_windows.put(
                     BookieId(a.bookie_id), maintenance.MaintenanceWindow(10**15)
                 )
                 a.kill()
@@ -81,7 +81,7 @@ def test_a_bookie_that_is_lost_and_one_that_rests(cluster: Cluster) -> None:
                 assert await marks(our) == {}
 
                 # Lost: its ledgers are marked, when its time is over.
-                await our.store.rests.remove(BookieId(a.bookie_id))
+                await our.store.maintenance_windows.remove(BookieId(a.bookie_id))
                 await until(
                     lambda: len(work.steps) > 0 and f"lost: {a.bookie_id}" in work.steps[-1]
                 )

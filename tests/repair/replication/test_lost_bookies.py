@@ -12,20 +12,20 @@ A, B, C = (BookieId(name) for name in ("a:1", "b:2", "c:3"))
 ALL = (A, B, C)
 
 
-def seen(*away: BookieId, at_s: float = 0.0, exempt: tuple[BookieId, ...] = ()) -> LostBookies:
+def seen(*absent: BookieId, at_s: float = 0.0, exempt: tuple[BookieId, ...] = ()) -> LostBookies:
     lost = LostBookies()
-    lost.see(ALL, set(ALL) - set(away), exempt, at_s)
+    lost.see(ALL, set(ALL) - set(absent), exempt, at_s)
     return lost
 
 
 def test_a_single_lost_bookie_is_given_time_to_come_back() -> None:
     lost = seen(A)
-    assert (lost.away(), lost.awaited(60, 59.9), lost.due(60, 59.9)) == ([A], {A}, False)
+    assert (lost.absent(), lost.awaited(60, 59.9), lost.due(60, 59.9)) == ([A], {A}, False)
     assert lost.spared(60, 59.9) == {A, B, C}
     assert (lost.awaited(60, 60), lost.due(60, 60)) == (frozenset(), True)
     assert lost.spared(60, 60) == {B, C}
     lost.see(ALL, ALL, (), 61)
-    assert (lost.away(), lost.due(60, 1000)) == ([], False)
+    assert (lost.absent(), lost.due(60, 1000)) == ([], False)
     lost.see(ALL, (B, C), (), 100)
     assert lost.awaited(60, 120) == {A}, "its time begins anew with every loss"
 
@@ -59,17 +59,17 @@ def test_a_bookie_that_is_still_awaited_is_not_looked_through() -> None:
 
 def test_who_is_exempt_is_not_lost_and_has_its_time_afterwards() -> None:
     lost = seen(A, B, exempt=(A,))
-    assert (lost.away(), lost.awaited(60, 0)) == ([B], {B})
+    assert (lost.absent(), lost.awaited(60, 0)) == ([B], {B})
     assert A in lost.spared(60, 100)
     lost.see(ALL, (B, C), (), 100)
-    assert (lost.away(), lost.awaited(60, 150), lost.due(60, 160)) == ([A], {A}, True)
+    assert (lost.absent(), lost.awaited(60, 150), lost.due(60, 160)) == ([A], {A}, True)
 
 
 def test_a_bookie_without_a_cookie_is_known_once_it_was_seen() -> None:
     lost = LostBookies()
     lost.see((), (A,), (), 0)
     lost.see((), (), (), 1)
-    assert lost.away() == [A]
+    assert lost.absent() == [A]
 
 
 def test_waits_grow_and_quarantine_ends_with_the_situation() -> None:

@@ -198,14 +198,14 @@ def test_a_bookie_that_rests_is_waited_for(scene: Scene) -> None:
         before = await our.store.read_ledger(ledger)
         await our.store.under_replication.mark(ledger, [NOBODY], 1)
         now_ms = 10**15
-        await our.store.rests.put(NOBODY, maintenance.MaintenanceWindow(now_ms))
+        await our.store.maintenance_windows.put(NOBODY, maintenance.MaintenanceWindow(now_ms))
         work = FreeWork()
         worker = our.worker(work)
         for _ in range(3):
             assert not await worker.round()
         assert await our.store.read_ledger(ledger) == before
         assert "does not say what it has" in work.blockers[ledger][0]
-        await our.store.rests.remove(NOBODY)
+        await our.store.maintenance_windows.remove(NOBODY)
         await our.work_off(worker)
         await our.assert_whole(ledger, 10)
 

@@ -54,8 +54,8 @@ class Store:
             if self.fails:
                 raise MetadataUnavailableError("away")
 
-    async def read_ledger(self, ledger: int, *, latest: bool) -> Versioned[LedgerMetadata]:
-        assert latest
+    async def read_ledger(self, ledger: int, *, linearizable: bool) -> Versioned[LedgerMetadata]:
+        assert linearizable
         if ledger not in self.ledgers:
             raise NoSuchLedgerError(str(ledger))
         return Versioned(self.ledgers[ledger], 0)

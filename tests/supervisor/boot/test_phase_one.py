@@ -43,7 +43,7 @@ class Store:
             yield [LedgerId(ledger) for ledger in range(first, min(LEDGERS, first + 700))]
 
     async def read_ledger(
-        self, ledger: LedgerId, *, latest: bool = False
+        self, ledger: LedgerId, *, linearizable: bool = False
     ) -> Versioned[LedgerMetadata]:
         self.under_way += 1
         self.most_under_way = max(self.under_way, self.most_under_way)

@@ -145,7 +145,7 @@ _OPERATIONS: dict[type[v3.Response], Operation] = {
 class PendingRequests:
     """The requests in flight on one connection: adds by ledger, in batches, and single requests."""
 
-    __slots__ = ("_response", "_by_key", "_found", "_numbered", "adds", "forgotten")
+    __slots__ = ("_by_key", "_found", "_numbered", "_response", "adds", "forgotten")
 
     def __init__(self, *, numbered: bool) -> None:
         self.adds: dict[int, OutstandingAdds] = {}

@@ -348,7 +348,10 @@ class Connection:
                 same = "the same" if session_id == self.session_id else "a new"
                 outage_s = self._loop.time() - self.disconnected_since
                 _log.warning(
-                    "ZooKeeper (%s) is back after %.1f s, with %s session", self.hosts, outage_s, same
+                    "ZooKeeper (%s) is back after %.1f s, with %s session",
+                    self.hosts,
+                    outage_s,
+                    same,
                 )
             self.session_id = session_id
             self.disconnected_since = None

@@ -100,5 +100,5 @@ def test_a_rest_is_its_bytes() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"format": 2}', b'{"format": 1, "until_ms": "1"}'])
 def test_bytes_that_are_no_rest_are_refused(data: bytes) -> None:
-    with pytest.raises(EncodingError, match="rest"):
+    with pytest.raises(EncodingError, match="maintenance window"):
         decode(data)

@@ -68,13 +68,13 @@ def test_a_living_bookie_leaves(cluster_of_three: Cluster) -> None:
             ledgers[idle.ledger_id] = 20
             cluster_of_three.start(1)
             job = leaving(our, leaver.bookie_id)
-            survey = await job.survey()
+            survey = await job.scan()
             assert (survey.mode, survey.has_cookie, survey.refusal) == ("writable", True, "")
             assert [each.ledger for each in survey.ledgers if each.must_close] == [idle.ledger_id]
             with pytest.raises(OperatorError, match="Make it read-only first"):
                 await job.run(delete_cookie=True)
             make_read_only(leaver)
-            assert (await job.survey()).mode == "read-only"
+            assert (await job.scan()).mode == "read-only"
             with pytest.raises(OperatorError, match="it is running: stop it"):
                 await job.run(delete_cookie=True)
             assert not await is_named(our, leaver)
@@ -91,7 +91,7 @@ def test_a_living_bookie_leaves(cluster_of_three: Cluster) -> None:
             assert await our.store.read_cookie(BookieId(leaver.bookie_id)) is None
             assert work.done["entries"] == 0
             with pytest.raises(OperatorError, match="nothing to decommission"):
-                await leaving(our, leaver.bookie_id).survey()
+                await leaving(our, leaver.bookie_id).scan()
 
     asyncio.run(scenario())
 

@@ -37,7 +37,7 @@ def collects_named() -> tuple[Change, ...]:
     """A closed ledger is collected although metadata name the bookie."""
 
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
-        async def look(self: Any, only: set[int] | None) -> Any:
+        async def scan(self: Any, only: set[int] | None) -> Any:
             found = await real(self, only)
             for ledger in list(self._here(only)):
                 metadata = await self._read(ledger)
@@ -46,6 +46,6 @@ def collects_named() -> tuple[Change, ...]:
                     found.needed.discard(ledger)
             return found
 
-        return look
+        return scan
 
-    return method(gc._Run, "look", changed)
+    return method(gc._Run, "scan", changed)

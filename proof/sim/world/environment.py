@@ -155,7 +155,7 @@ def installed(cluster: Cluster, *, syncs_at_once: bool) -> Iterator[None]:
             (supervisor, "_STATS_EVERY_S", 60.0),
             (restart_policy, "time", now),
             (cookie, "decode", lru_cache(256)(cookie.decode)),
-            (auditor, "LOOK_EVERY_S", 15.0),
+            (auditor, "POLL_INTERVAL_S", 15.0),
             (cancellable_wait, "_LISTEN_EVERY_S", NEVER_S),
             (cookie_repair, "uuid4", uuids),
             (

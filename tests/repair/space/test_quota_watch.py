@@ -128,7 +128,7 @@ class Case:
 
     def look(self) -> list[list[Any]]:
         """What owners have, after a look that went well."""
-        asyncio.run(self.watch._look())
+        asyncio.run(self.watch._measure())
         assert (self.last.problem, self.last.checked_ms) == ("", 77)
         return self.last.owners
 
@@ -181,14 +181,14 @@ def test_without_metadata_what_was_said_stands() -> None:
     disk = Disk(dict.fromkeys(range(1, 9), 10))
     case = Case(["x=50"], {"a": disk}, store)
     store.fails_at = 1
-    asyncio.run(case.watch._look())
+    asyncio.run(case.watch._measure())
     assert (case.last.problem, case.last.checked_ms, case.over) == ("away", 0, None)
     store.fails_at = 1 << 30
     assert case.look() == [["x", 80, 50, True]]
     assert sorted(store.reads) == list(range(1, 9)), "what was read before is not read again"
     for store.fails_at in (0, 1):
         disk.sizes = {}
-        asyncio.run(case.watch._look())
+        asyncio.run(case.watch._measure())
         assert case.last.problem == "away"
         assert case.over == list(range(1, 9))
     store.fails_at = 1 << 30
@@ -231,7 +231,7 @@ def test_many_ledgers_come_in_pages_and_few_owners_are_named() -> None:
             return messages.Page(payload=page)
 
         case.disks["a"].call = call  # type: ignore[method-assign, assignment]
-        await case.watch._look()
+        await case.watch._measure()
 
     asyncio.run(all_at_once())
     assert case.over is not None

@@ -118,6 +118,14 @@ COMMANDS = {
         "bkbox.cli.bookie.cookie:cookie",
         "Show, verify and repair what binds disks to a bookie.",
     ),
+    "takeover": (
+        "bkbox.cli.bookie.takeover:takeover",
+        "Make bkbox's disks of those of a stopped Java bookie.",
+    ),
+    "handback": (
+        "bkbox.cli.bookie.takeover:handback",
+        "Make Java's disks of those of a stopped bookie of bkbox's.",
+    ),
     "autorecovery": (
         "bkbox.cli.cluster.autorecovery:autorecovery",
         "Bring back the copies that lost bookies had.",

@@ -14,6 +14,7 @@ from bkbox.storage.files import Files, write_atomic
 
 FORMATS = {
     "CHECKPOINT": 1,
+    "CONVERSION": 1,
     "DIRTY": 1,
     "DISK": 1,
     "DRAINING": 1,

@@ -86,3 +86,63 @@ def _columns() -> list[Any]:
 
 def _bytes(count: int) -> str:
     return size(count)
+
+
+class ByteProgress:
+    """Shows how many bytes of a conversion are done, and the time left (bkbox/takeover/observer.py)."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._stage = ""
+        self._done = self._total = 0
+        self._told_s = self._began_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+                TransferSpeedColumn,
+            )
+
+            self._bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                DownloadColumn(binary_units=True),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def step(self, name: str) -> None:
+        """Steps are not shown."""
+
+    def stage(self, name: str, total_bytes: int) -> None:
+        self._stage, self._total, self._done = name, total_bytes, 0
+        self._began_s = time.monotonic()
+        if self._bar is not None:
+            self._task = self._bar.add_task(name, total=total_bytes)
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        if self._bar is not None:
+            self._bar.update(self._task, advance=count)
+        elif time.monotonic() - self._told_s >= _EVERY_S:
+            self._told_s = time.monotonic()
+            line = f"{self._stage}: {size(self._done)} of {size(self._total)}"
+            if self._done:
+                passed_s = time.monotonic() - self._began_s
+                left_s = passed_s * max(self._total - self._done, 0) / self._done
+                line += f", about {left_s:,.0f} s left"
+            message(line)

@@ -326,6 +326,8 @@ def plan_of(evidence: Evidence) -> RepairPlan:
         )
     steps: list[str] = []
     for item in evidence.directories:
+        if item.state is DirState.HALF_CONVERTED:
+            return RepairPlan(refusal=f"{item.path}: {item.detail}")
         if item.state in NEVER_WRITTEN_TO:
             return RepairPlan(
                 refusal=f"{item.path} is not a disk of this bookie: {item.detail}. Mount the right disk there, or "

@@ -21,6 +21,7 @@ from bkbox.errors import DiskError, EncodingError, OperatorError
 from bkbox.metadata.versioned import Versioned
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.disk import dirty_marker as markers
+from bkbox.storage.disk.conversion import read_conversion
 from bkbox.storage.disk.dirty_marker import MARKER_NAME
 from bkbox.storage.disk.identity import DISK_NAME, DiskIdentity, read_identity
 from bkbox.storage.disk.lock import LOCK_NAME, DiskLock
@@ -67,6 +68,7 @@ class DirState(Enum):
     FOREIGN = "foreign"
     STRANGE = "not empty and not a disk of bkbox"
     UNREADABLE = "unreadable"
+    HALF_CONVERTED = "half converted"
 
 
 OURS = (DirState.GOOD, DirState.STALE, DirState.REPLACED)
@@ -76,6 +78,7 @@ NEVER_WRITTEN_TO = (
     DirState.STRANGE,
     DirState.UNREADABLE,
     DirState.REMOVED,
+    DirState.HALF_CONVERTED,
 )
 
 
@@ -100,8 +103,13 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
         names = files.listdir(path) if files.exists(path) else []
         identity = read_identity(files, path)
         version = files.read_bytes(path / VERSION_NAME)
+        conversion = read_conversion(files, path)
     except DiskError as error:
         return Directory(path, DirState.UNREADABLE, str(error))
+    if conversion is not None:
+        command = f"bkbox {conversion.direction}"
+        detail = f"`{command}` has converted a part of it: run that command again to finish it"
+        return Directory(path, DirState.HALF_CONVERTED, detail, version, identity)
     if identity is None:
         if version is None and (not names or _holds_only(files, path, _HALF_PREPARED)):
             return Directory(

@@ -23,7 +23,8 @@ from bkbox.storage.files import Files
 
 _KNOWN = frozenset(
     (
-        *("CHECKPOINT", "DIRTY", "DISK", "DRAINING", "EPOCH", "JOBS", "LOCK", "MOVES", "PROBE"),
+        *("CHECKPOINT", "CONVERSION", "DIRTY", "DISK", "DRAINING", "EPOCH", "JOBS", "LOCK"),
+        *("MOVES", "PROBE"),
         *("READONLY", "RESERVE", "RETIRED", "SCRUB", "TAIL", "VERSION", "WITNESS"),
         *("admin.sock", "entrylog", "index", "lost+found"),
     )

@@ -35,8 +35,8 @@ def open_disk(
     journal: Path | None = None,
     is_clean: bool = False,
 ) -> tuple[DiskStore, tuple[str, ...]]:
-    """Open a prepared disk that the caller has locked, and name what it has lost of data that had been durable, as text.
-    A broken index is rebuilt. ``is_clean``: the bookie was stopped cleanly. BootError, DamagedError, DiskError.
+    """Open a prepared disk that the caller has locked, and name what it has lost of durable data, as text. A broken
+    index is rebuilt. ``is_clean``: the bookie was stopped cleanly. BootError, DamagedError, DiskError.
     """
     try:
         return _open(files, disk, config, now_ms, journal, is_clean=is_clean)

@@ -25,6 +25,7 @@ from bkbox.errors import (
     OperatorError,
 )
 from bkbox.storage.files import Files, unlink_durably, write_atomic
+from bkbox.takeover.java_index_file import LOCATION, PAGE_BYTES
 from bkbox.wire.metadata import cookie as cookies
 from bkbox.wire.metadata.cookie import Cookie
 
@@ -63,6 +64,7 @@ class JavaBookie:
     storage: Storage
     port: int
     is_journaled: bool
+    page_bytes: int
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -108,6 +110,9 @@ def java_bookie(properties: Mapping[str, Property], name: str) -> JavaBookie:
     port = "".join(items("bookiePort")) or _PORT
     if not port.isdigit():
         problems.append(f"{name}: bookiePort is not a port: {port}")
+    page = "".join(items("pageSize")) or str(PAGE_BYTES)
+    if not page.isdigit() or int(page) % LOCATION.size or not int(page):
+        problems.append(f"{name}: pageSize is not a size of pages: {page}")
     if storage is None:
         problems.append(f"{name}: ledgerStorageClass {class_name} is not known")
     if problems:
@@ -122,6 +127,7 @@ def java_bookie(properties: Mapping[str, Property], name: str) -> JavaBookie:
         storage,
         int(port),
         is_set("journalWriteData") and is_set("journalSyncData"),
+        int(page),
     )
 
 

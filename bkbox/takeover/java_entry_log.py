@@ -111,11 +111,9 @@ class EntryLogScan:
                 self.damage = f"offset {position}: entry {entry} of {length} bytes"
                 continue
             found[ledger] = found.get(ledger, 0) + LENGTH_BYTES + length
-            start = position - base
-            if start + length > len(block):
+            body = block[position - base : end - base]
+            if len(body) < length:
                 body = self._file.pread(position, length)
-            else:
-                body = block[start : start + length]
             yield JavaEntry(position, ledger, entry, body)
         if not self.damage:
             self.damage = self._compared(found, mapped)

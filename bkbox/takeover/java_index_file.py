@@ -1,9 +1,10 @@
 """The index files of Java's interleaved and sorted storage: one for each ledger, big-endian.
 
 ``<bits 8-15 of the id>/<bits 0-7>/<id>.idx``, all hexadecimal without leading zeros. The header fills 1024 bytes:
-"BKLE" | version u32 (0, 1) | length u32 | master key | state u32 (1 fenced) and, in version 1, length u32 | explicit LAC
-packet. Entry n's location follows at 1024 + 8 n: log id u32 | position u32, zeros if there is no such entry.
-Source: FileInfo.java, IndexPersistenceMgr.java.
+"BKLE" | version u32 (0, 1) | length u32 | master key | state u32 (1 fenced) and, in version 1, length u32 | packet of
+the explicit LAC. Entry n's location follows at 1024 + 8 n: log id u32 | position u32, zeros if there is no such entry.
+The file ends with a whole page (by default 8192 bytes) of
+locations, of which at least one is not zeros. Source: FileInfo.java, IndexPersistenceMgr.java.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bkbox.takeover.java_ledger import JavaLedger
 HEADER_BYTES = 1024
 LOCATION = struct.Struct(">II")
 PAGE_BYTES = 8192
-"""Java reads whole pages of this size; a file may end within one."""
+"""Size of a page by default."""
 
 _MAGIC = b"BKLE"
 _VERSION = 1

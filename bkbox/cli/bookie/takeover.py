@@ -91,7 +91,7 @@ def takeover(conf_file: Path, config: Config, fence_all: bool, dry_run: bool, ye
             files,
             cluster,
             progress,
-            now_ms=lambda: time.time_ns() // 1_000_000,
+            now_ms=_now_ms,
             new_uuid=uuid4,
             fence_all=fence_all,
         )
@@ -104,6 +104,63 @@ def takeover(conf_file: Path, config: Config, fence_all: bool, dry_run: bool, ye
             work.convert()
             asyncio.run(finish())
     message(f"done. Start the bookie with: bkbox run --config {config.path}")
+
+
+@click.command(no_args_is_help=True)
+@_conf_option
+@config_option
+@dry_run_option
+@yes_option
+@outcome_option
+def handback(conf_file: Path, config: Config, dry_run: bool, yes: bool) -> None:
+    """Make Java's disks of those of a stopped bookie of bkbox's, in place.
+
+    One segment after the other is written as an entry log file of Java's and removed; then come the
+    index of the storage that bk_server.conf names, and the cookies. The bookie keeps its id. If it is
+    interrupted, run it again: nothing is lost, and no bookie starts on the disks before it is done.
+
+    
+    Example:
+      bkbox handback --conf bk_server.conf --config bookie.toml --dry-run
+      bkbox handback --conf bk_server.conf --config bookie.toml
+    """
+    from bkbox.metadata import connect
+    from bkbox.storage.disk.conversion import Conversion, Phase
+    from bkbox.storage.files import RealFiles
+    from bkbox.takeover.handback import Handback
+    from bkbox.takeover.plan import read_cluster
+
+    java = _java_bookie(conf_file)
+
+    async def begin() -> tuple[Handback, Conversion | None]:
+        async with await connect(config.metadata, config.metadata_wait_s) as store:
+            cluster = await read_cluster(store, config.bookie_id, java.port)
+            work = Handback(java, config, RealFiles(), cluster, progress, now_ms=_now_ms)
+            return work, await work.check(store)
+
+    async def finish() -> None:
+        async with await connect(config.metadata, config.metadata_wait_s) as store:
+            await work.finish(store)
+
+    with ByteProgress() as progress:
+        work, begun = asyncio.run(begin())
+        with work.locked():
+            if begun is None or begun.phase is Phase.COPYING:
+                plan = work.look()
+                for line in plan.lines():
+                    message(line)
+                message(f"{size(plan.total_bytes)} to convert")
+            if dry_run:
+                message("nothing was changed")
+                return
+            confirm("bkbox's files are removed one by one as they are converted. Go on?", yes=yes)
+            work.convert(begun)
+            asyncio.run(finish())
+    message(f"done. Java's bookie starts with {conf_file}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _java_bookie(file: Path) -> JavaBookie:

@@ -298,6 +298,9 @@ def _with_config(refusal: str, config_path: str) -> str:
 
 def plan_of(evidence: Evidence) -> RepairPlan:
     """Plan the repair, or say why there must be none."""
+    for item in evidence.directories:
+        if item.state is DirState.HALF_CONVERTED:
+            return RepairPlan(refusal=f"{item.path}: {item.detail}")
     if evidence.stored is None:
         if all(item.state is DirState.EMPTY for item in evidence.directories):
             return RepairPlan(refusal="this bookie is not known yet: run bkbox init")
@@ -326,8 +329,6 @@ def plan_of(evidence: Evidence) -> RepairPlan:
         )
     steps: list[str] = []
     for item in evidence.directories:
-        if item.state is DirState.HALF_CONVERTED:
-            return RepairPlan(refusal=f"{item.path}: {item.detail}")
         if item.state in NEVER_WRITTEN_TO:
             return RepairPlan(
                 refusal=f"{item.path} is not a disk of this bookie: {item.detail}. Mount the right disk there, or "

@@ -131,8 +131,7 @@ class _Conversion:
         self._say(
             "ledgerDirectories",
             taken=True,
-            text="disks. bkbox does not read what Java's bookie has there, and wants empty folders: move the ledgers "
-            "to other bookies first (decommission), or name other folders",
+            text="disks. bkbox takeover converts what Java's bookie has there; for a new bookie, name empty folders",
         )
 
     def _promise(self) -> None:

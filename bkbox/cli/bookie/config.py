@@ -266,8 +266,8 @@ def import_(file: Path, host: str, to: Path | None, output: Format) -> None:
     """Make a configuration of the bk_server.conf of one of Apache's bookies.
 
     Every key is accounted for: those that are taken over, and why the others have no counterpart. It
-    is said in messages, and again in comments at the end of what is made. Data is not taken over:
-    the disks have to be empty folders. With -o json or yaml it is all printed as one document.
+    is said in messages, and again in comments at the end of what is made. Data is taken over by
+    "bkbox takeover". With -o json or yaml it is all printed as one document.
 
     \b
     Example:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bkbox.base.ids import BookieId
 from bkbox.base.values import frozen_struct, replaced
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.config.schema import Config
 from bkbox.errors import BootError, CookieMismatchError, DamagedError, DiskFullError, OperatorError
 from bkbox.metadata.base import MetadataStore

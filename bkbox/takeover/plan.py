@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from bkbox.base.values import frozen_struct
-from bkbox.base.words import counted
+from bkbox.base.text import counted
 from bkbox.config.schema import Config
 from bkbox.errors import BookieRunningError, CookieMismatchError, OperatorError
 from bkbox.metadata.base import MetadataStore

@@ -21,8 +21,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from bkbox.base.ids import BookieId
-from bkbox.base.values import frozen_struct, replaced
 from bkbox.base.text import counted
+from bkbox.base.values import frozen_struct, replaced
 from bkbox.config.schema import Config
 from bkbox.errors import BootError, CookieMismatchError, DamagedError, DiskFullError, OperatorError
 from bkbox.metadata.base import MetadataStore

@@ -10,8 +10,8 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
-from bkbox.base.values import frozen_struct
 from bkbox.base.text import counted
+from bkbox.base.values import frozen_struct
 from bkbox.config.schema import Config
 from bkbox.errors import BookieRunningError, CookieMismatchError, OperatorError
 from bkbox.metadata.base import MetadataStore

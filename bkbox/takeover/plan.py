@@ -125,7 +125,8 @@ def begun_conversion(
 
 def refuse_other_disks(java: JavaBookie, config: Config) -> None:
     """Raises OperatorError if the two configurations do not name the same directories."""
-    ours, theirs = sorted(map(str, config.disks)), sorted(java.ledger_dirs)
+    ours = sorted(map(str, config.disks))
+    theirs = sorted(str(Path(each)) for each in java.ledger_dirs)
     if ours != theirs:
         raise OperatorError(
             f"{config.path} names the disks {', '.join(ours)}, and {java.name} {', '.join(theirs)}: they have to be "

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.storage.disk.conversion import Direction
 from tests.harness.processes import bkbox, put_keys
 from tests.harness.waiting import wait_for
 from tests.interop.clients import Refused, Writer
@@ -14,6 +15,7 @@ from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import BkboxBookie, InteropCluster
 from tests.interop.javaclient import JavaClient
 from tests.interop.javaparts import JavaBookie
+from tests.takeover.killed import killed
 
 STORAGES = {
     "db": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
@@ -34,6 +36,10 @@ class Written:
     fenced: Writer | None = None
     open: Writer | None = None
     explicit: int = -1
+
+
+KILLS = (1, 3, 5, 7)
+"""Steps of a conversion before which its process is killed, one after the other."""
 
 
 def one(client: JavaClient) -> Writer:
@@ -124,30 +130,92 @@ def pair(make_cluster: MakeCluster, name: str, **settings: str) -> Pair:
 
 def gone(client: JavaClient, java: JavaBookie) -> None:
     java.kill()
+    wait_gone(client, java)
+
+
+def wait_gone(client: JavaClient, java: JavaBookie) -> None:
     wait_for(
         lambda: java.bookie_id not in client.bookies()["writable"],
         "the end of the session of Java's bookie",
     )
 
 
+def convert(both: Pair, direction: Direction) -> list[str]:
+    """Convert the disks, with kills in between; the steps before which the process was killed. Whenever it was, neither
+    bookie starts."""
+    steps = []
+    for at in KILLS:
+        step = killed(both.java.configuration, both.bkbox.config, direction, at)
+        if not step:
+            return steps
+        steps.append(step)
+        if at in KILLS[1::2]:
+            refused = bkbox("run", "--config", str(both.bkbox.config), check=False)
+            assert f"bkbox {direction}" in refused.stderr
+    refused = bkbox("run", "--config", str(both.bkbox.config), check=False)
+    assert f"bkbox {direction}" in refused.stderr
+    both.java.launch_bookie()
+    assert both.java.process is not None
+    assert both.java.process.wait(100) != 0
+    both.java.kill()
+    both.command(direction)
+    return steps
+
+
 @pytest.mark.parametrize("storage", STORAGES)
 def test_there_and_back(make_cluster: MakeCluster, storage: str) -> None:
     pytest.importorskip("rocksdict")
-    both = pair(make_cluster, f"takeover-{storage}", ledgerStorageClass=STORAGES[storage])
+    both = pair(
+        make_cluster,
+        f"takeover-{storage}",
+        ledgerStorageClass=STORAGES[storage],
+        logSizeLimit="100000",
+    )
     client = both.cluster.client("java-v3")
     assert isinstance(client, JavaClient)
     written = fill(client)
     gone(client, both.java)
 
-    both.command("takeover")
+    assert len(convert(both, Direction.TAKEOVER)) == len(KILLS)
     both.bkbox.start()
     check(client, written)
     go_on(written)
     check(client, written)
 
     assert both.bkbox.stop() == 0
-    both.command("handback")
+    assert len(convert(both, Direction.HANDBACK)) == len(KILLS)
     both.java.start()
     check(client, written)
     go_on(written)
     check(client, written)
+
+
+def test_two_disks(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    """DbLedgerStorage with a database in each of two directories, stopped in order."""
+    pytest.importorskip("rocksdict")
+    both = pair(
+        make_cluster,
+        "takeover-two-disks",
+        ledgerStorageClass=STORAGES["db"],
+        ledgerDirectories=f"{tmp_path / 'one'},{tmp_path / 'two'}",
+        indexDirectories=f"{tmp_path / 'index1'},{tmp_path / 'index2'}",
+    )
+    client = both.cluster.client("java-v3")
+    assert isinstance(client, JavaClient)
+    written = fill(client)
+    both.java.stop()
+    wait_gone(client, both.java)
+    both.command("takeover", "--dry-run")
+    both.command("takeover")
+    both.bkbox.start()
+    check(client, written)
+    go_on(written)
+    more = one(client)
+    write(written, more, ENTRIES)
+    more.close()
+    assert both.bkbox.stop() == 0
+    both.command("handback", "--dry-run")
+    both.command("handback")
+    both.java.start()
+    check(client, written)
+    go_on(written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,13 @@ from bkbox.errors import (
 )
 from bkbox.metadata import connect
 from bkbox.storage.disk import dirty_marker
+from bkbox.storage.disk.conversion import Direction
 from bkbox.supervisor.boot.cookie_repair import inspect
 from bkbox.takeover.java_bookie import ASIDE, CURRENT, Storage, java_bookie
 from bkbox.takeover.java_ledger import JavaLedger
 from bkbox.takeover.plan import make_plan, read_cluster
 from tests.takeover.javadisks import KEY, Disks, Entries, KilledError, Killer, States, entry, lac
+from tests.takeover.killed import killed
 
 STATES: States = {
     1: JavaLedger(KEY),
@@ -209,9 +212,11 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ours, disks.java = disks.java, replaced(disks.java, ledger_dirs=("/elsewhere",))
         await refused(OperatorError, "have to be the same")
         disks.java = ours
-        server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", disks.port)
-        async with server, await connect(disks.config.metadata) as store:
-            with pytest.raises(BookieRunningError, match="listens on port"):
+        async with await connect(disks.config.metadata) as store:
+            with (
+                socket.create_server(("127.0.0.1", disks.port)),
+                pytest.raises(BookieRunningError, match="listens on port"),
+            ):
                 await read_cluster(store, disks.config.bookie_id, disks.port)
         await disks.takeover(Killer())
         assert disks.of_bkbox() == (entries, states)
@@ -229,3 +234,17 @@ def test_handback_is_refused_to_an_unclean_bookie(tmp_path: Path) -> None:
         assert not (disks.config.disks[0] / "CONVERSION").exists()
 
     asyncio.run(go())
+
+
+def test_real_kills(tmp_path: Path) -> None:
+    """The process is sent SIGKILL, and the command goes on in another one."""
+    disks, entries, states = asyncio.run(java(tmp_path, Storage.SORTED))
+    toml = Path(disks.config.path)
+    for direction, found in (
+        (Direction.TAKEOVER, disks.of_bkbox),
+        (Direction.HANDBACK, disks.of_java),
+    ):
+        for at in (1, 3, 5, 7):
+            assert killed(disks.conf, toml, direction, at)
+        assert not killed(disks.conf, toml, direction, 1000)
+        assert found() == (entries, states)

@@ -32,14 +32,12 @@ class Phase(StrEnum):
 
 @frozen_struct
 class Conversion:
-    """How far a conversion is: ``done_bytes`` of ``total_bytes`` of this disk's files. ``losses``: what was found
-    missing, as text. ``fence_all``: every ledger is fenced, because the states of ledgers could not be read.
+    """How far a conversion is. ``losses``: what was found missing, as text. ``fence_all``: every ledger is fenced,
+    because the states of ledgers could not be read.
     """
 
     direction: Direction
     phase: Phase = Phase.COPYING
-    total_bytes: int = 0
-    done_bytes: int = 0
     losses: tuple[str, ...] = ()
     fence_all: bool = False
 
@@ -54,8 +52,6 @@ def read_conversion(files: Files, disk: Path) -> Conversion | None:
         return Conversion(
             Direction(fields["direction"]),
             Phase(fields["phase"]),
-            int(fields["total_bytes"]),
-            int(fields["done_bytes"]),
             tuple(map(str, fields["losses"])),
             bool(fields["fence_all"]),
         )

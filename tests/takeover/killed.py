@@ -1,4 +1,4 @@
-"""A conversion that sends itself SIGKILL before a step: ``python -m tests.takeover.killed CONF TOML DIRECTION STEP``."""
+"""A conversion that kills itself before a step: ``python -m tests.takeover.killed CONF TOML DIRECTION STEP``."""
 
 from __future__ import annotations
 

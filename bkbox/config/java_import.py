@@ -6,12 +6,14 @@ the keys: ServerConfiguration.java, AbstractConfiguration.java.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
 from bkbox.config.java_properties import Property
 from bkbox.config.java_unsupported import reason_for
+from bkbox.config.metadata_uri import METADATA_STORE, OTHER_STORES
 from bkbox.config.schema import SCHEMA, checked
 from bkbox.config.values import WrongValueError, join_address
 from bkbox.errors import ConfigError
@@ -235,12 +237,28 @@ def _with_port(host: str) -> str:
 
 def _with_ports(uri: str) -> str:
     """Adds ZooKeeper's own port to hosts without one, as Java does."""
-    scheme, separator, rest = uri.partition("://")
-    if not separator or not scheme.startswith("zk"):
+    prefix, hosts, rest = _parts(uri)
+    if not hosts:
         return uri
-    hosts, slash, root = rest.partition("/")
-    named = ";".join(_with_port(host) for host in hosts.replace(",", ";").split(";") if host)
-    return f"{scheme}://{named}{slash}{root}"
+    separator = "," if prefix.startswith(METADATA_STORE) else ";"
+    named = (_with_port(host) for host in hosts.replace(",", ";").split(";") if host)
+    return f"{prefix}{separator.join(named)}{rest}"
+
+
+def _parts(uri: str) -> tuple[str, str, str]:
+    """What comes before ZooKeeper's hosts, the hosts, and the rest. No hosts: the URI of something else."""
+    scheme, _, rest = uri.partition(":")
+    if scheme == METADATA_STORE:
+        prefix = f"{METADATA_STORE}:zk:"
+        rest = rest.removeprefix("zk:")
+        if rest.partition(":")[0] in OTHER_STORES:
+            return uri, "", ""
+    elif scheme.startswith("zk") and rest.startswith("//"):
+        prefix, rest = f"{scheme}://", rest[2:]
+    else:
+        return uri, "", ""
+    hosts = re.split("[/?]", rest, maxsplit=1)[0]
+    return prefix, hosts, rest[len(hosts) :]
 
 
 def _true(text: str) -> bool | None:

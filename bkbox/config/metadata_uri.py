@@ -11,6 +11,11 @@
     After a ``?``, joined by ``&``, the credentials for ZooKeeper, as absolute paths of files: ``secret_file`` with
     ``USER:PASSWORD`` (scheme digest; znodes created belong to that user alone, as with Java's zkEnableSecurity),
     ``tls_ca_file`` (TLS), ``tls_certificate_file`` and ``tls_key_file`` (a client certificate).
+
+``metadata-store:[zk:]HOST:PORT[,HOST:PORT…][/CHROOT]``
+    the same tree as Pulsar's driver of that name keeps it: its root is ``CHROOT/ledgers``, so ``/ledgers`` where no
+    chroot is named. It knows the hierarchical layout only. The same credentials may follow a ``?``.
+    Source: pulsar-metadata, AbstractMetadataDriver.java, ZKMetadataStore.java.
 """
 
 from __future__ import annotations
@@ -22,11 +27,16 @@ from bkbox.base.text import quoted
 from bkbox.base.values import frozen_struct
 from bkbox.config.values import join_address, split_address
 
-FORMS = "sqlite:PATH or zk://HOST:PORT[;HOST:PORT…]/ROOT"
+FORMS = "sqlite:PATH, zk://HOST:PORT[;…]/ROOT or metadata-store:zk:HOST:PORT[,…][/CHROOT]"
 ZNODE_PREFIX = "znode:"
 """Prefix of a znode's path where a file could be named as well."""
 
 LAYOUTS = ("flat", "hierarchical", "longhierarchical")
+
+METADATA_STORE = "metadata-store"
+_ROOT_BELOW_CHROOT = "/ledgers"
+OTHER_STORES = ("oxia", "etcd", "rocksdb", "memory")
+"""Stores of Pulsar's driver that bkbox does not know."""
 
 
 class WrongUriError(ValueError):
@@ -58,12 +68,22 @@ OPEN = ZooKeeperAccess()
 @frozen_struct
 class ZooKeeperUri:
     """``hosts``: HOST:PORT each; ``root`` begins with a slash and ends without; ``layout`` is one
-    of LAYOUTS, or None for the cluster's own."""
+    of LAYOUTS, or None for the cluster's own; ``pulsar``: the tree is kept as by Pulsar's driver, not by BookKeeper's
+    own."""
 
     hosts: tuple[str, ...]
     root: str
     layout: str | None
     access: ZooKeeperAccess = OPEN
+    pulsar: bool = False
+
+    def __str__(self) -> str:
+        """The URI, in one of its forms."""
+        if self.pulsar:
+            chroot = self.root.removesuffix(_ROOT_BELOW_CHROOT)
+            return f"{METADATA_STORE}:zk:{','.join(self.hosts)}{chroot}{_query(self.access)}"
+        scheme = "zk" if self.layout is None else f"zk+{self.layout}"
+        return f"{scheme}://{';'.join(self.hosts)}{self.root}{_query(self.access)}"
 
 
 def parse(uri: str) -> SqliteUri | ZooKeeperUri:
@@ -73,6 +93,8 @@ def parse(uri: str) -> SqliteUri | ZooKeeperUri:
         return SqliteUri(Path(rest))
     if scheme == "zk" or scheme.startswith("zk+"):
         return _zookeeper(scheme, rest)
+    if scheme == METADATA_STORE:
+        return _metadata_store(rest)
     raise WrongUriError(
         f"has to be {FORMS}" + ("" if colon else ", for example sqlite:/var/lib/bkbox.db")
     )
@@ -84,24 +106,52 @@ def _zookeeper(scheme: str, rest: str) -> ZooKeeperUri:
         raise WrongUriError("the layout ms (ledgers in a metastore) is not supported")
     if layout not in (None, "null", *LAYOUTS):
         raise WrongUriError(f"the layout {layout} is not known: use one of {', '.join(LAYOUTS)}")
-    rest, question, query = rest.partition("?")
-    access = _access(query) if question else OPEN
+    rest, access = _without_query(rest)
     match = re.fullmatch(r"//([^/]*)(/.*)?", rest)
     if match is None or not match[1]:
         raise WrongUriError("names no server: has to be zk://HOST:PORT[;HOST:PORT…]/ROOT")
+    hosts, root = _hosts(match[1]), (match[2] or "").rstrip("/")
+    if not root or not _is_path(root):
+        raise WrongUriError("has to end with the root of the cluster, for example /ledgers")
+    return ZooKeeperUri(hosts, root, None if layout == "null" else layout, access)
+
+
+def _metadata_store(text: str) -> ZooKeeperUri:
+    store, colon, _ = text.partition(":")
+    if colon and store in OTHER_STORES:
+        raise WrongUriError(f"bkbox keeps no metadata in {store}: has to be {FORMS}")
+    rest, access = _without_query(text.removeprefix("zk:"))
+    hosts, slash, chroot = rest.partition("/")
+    if not hosts:
+        raise WrongUriError(
+            f"names no server: has to be {METADATA_STORE}:zk:HOST:PORT[,HOST:PORT…][/CHROOT], without //"
+        )
+    chroot = (slash + chroot).rstrip("/")
+    if not _is_path(chroot):
+        raise WrongUriError(f"{quoted(chroot)} is not the path of a znode")
+    return ZooKeeperUri(_hosts(hosts), chroot + _ROOT_BELOW_CHROOT, None, access, pulsar=True)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
     hosts = []
-    for text in re.split("[;,]", match[1]):
-        address = split_address(text)
+    for each in re.split("[;,]", text):
+        address = split_address(each)
         if address is None:
             raise WrongUriError(
-                f"{quoted(text)} has to be HOST:PORT, for example zk1.example.com:2181"
+                f"{quoted(each)} has to be HOST:PORT, for example zk1.example.com:2181"
             )
         hosts.append(join_address(*address))
-    root = (match[2] or "").rstrip("/")
-    names = root.split("/")[1:]
-    if not names or any(name in ("", ".", "..") for name in names):
-        raise WrongUriError("has to end with the root of the cluster, for example /ledgers")
-    return ZooKeeperUri(tuple(hosts), root, None if layout == "null" else layout, access)
+    return tuple(hosts)
+
+
+def _is_path(path: str) -> bool:
+    """True for the path of a znode, and for none."""
+    return not any(name in ("", ".", "..") for name in path.split("/")[1:])
+
+
+def _without_query(text: str) -> tuple[str, ZooKeeperAccess]:
+    rest, question, query = text.partition("?")
+    return rest, _access(query) if question else OPEN
 
 
 def _access(query: str) -> ZooKeeperAccess:
@@ -123,8 +173,8 @@ def _access(query: str) -> ZooKeeperAccess:
     return found
 
 
-def query_of(access: ZooKeeperAccess) -> str:
-    """Inverse: the query part, with its question mark."""
+def _query(access: ZooKeeperAccess) -> str:
+    """The query part, with its question mark."""
     found = [(name, getattr(access, name)) for name in _ACCESS]
     text = "&".join(f"{name}={path}" for name, path in found if path is not None)
     return f"?{text}" if text else ""

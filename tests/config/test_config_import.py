@@ -87,6 +87,11 @@ def test_without_a_journal_the_default_promises_as_much() -> None:
         ),
         ("metadataServiceUri=zk+null://zk1,zk2/a/b", "zk+null://zk1:2181;zk2:2181/a/b"),
         ("metadataServiceUri=zk://zk1:1/l\nzkServers=other", "zk://zk1:1/l"),
+        (
+            "metadataServiceUri=metadata-store:zk:zk1;zk2:1/pulsar",
+            "metadata-store:zk:zk1:2181,zk2:1/pulsar",
+        ),
+        ("metadataServiceUri=metadata-store:zk1", "metadata-store:zk:zk1:2181"),
     ],
 )
 def test_the_metadata_store(lines: str, uri: str) -> None:

@@ -111,6 +111,27 @@ def _run_maven(sources: Path, build: Path) -> None:
         )
 
 
+def maven_jars(pom: Path) -> Path:
+    """The folder with the jars that a pom.xml without code names, brought once per checkout."""
+    jars = BUILD.parent / pom.parent.name
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(jars.with_suffix(".lock")):
+        stamp = jars / "stamp"
+        if not stamp.exists() or stamp.read_text() != pom.read_text():
+            shutil.rmtree(jars, ignore_errors=True)
+            goal = "dependency:copy-dependencies"
+            done = subprocess.run(
+                ["mvn", "--batch-mode", "--quiet", "-f", pom, goal, f"-DoutputDirectory={jars}"],
+                capture_output=True,
+                text=True,
+                timeout=BUILD_TIMEOUT_S,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            stamp.write_text(pom.read_text())
+    return jars
+
+
 def _fingerprint(sources: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted([sources / "pom.xml", *(sources / "src").rglob("*")]):

@@ -85,7 +85,7 @@ def tier_of(item: pytest.Item) -> str:
         return tier
     assert isinstance(item, pytest.Function)
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    if "zookeeper" in item.fixturenames or any(each == "zookeeper" for each in params):
+    if "zookeeper" in item.fixturenames or {"zookeeper", "metadata-store"} & {*map(str, params)}:
         return "java"
     starts = {"make_bookie", "make_mount"} & {*item.fixturenames} or _starts_processes(item.module)
     return "process" if starts else "unit"

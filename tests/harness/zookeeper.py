@@ -68,9 +68,13 @@ class ZooKeeper(JavaProcess):
         return f"/test{next(self._roots)}/ledgers"
 
     def uri(self, root: str | None = None, *, layout: str = "", port: int | None = None) -> str:
-        """The metadata URI of a root, a new one by default."""
+        """The metadata URI of a root, a new one by default. ``layout`` ``metadata-store``: for Pulsar's driver, whose
+        root is ``ledgers`` below the path that is named."""
+        address, root = f"127.0.0.1:{port or self.port}", root or self.new_root()
+        if layout == "metadata-store":
+            return f"metadata-store:zk:{address}{root.removesuffix('/ledgers')}"
         scheme = f"zk+{layout}" if layout else "zk"
-        return f"{scheme}://127.0.0.1:{port or self.port}{root or self.new_root()}"
+        return f"{scheme}://{address}{root}"
 
     @contextmanager
     def client(self, **options: Any) -> Iterator[KazooClient]:

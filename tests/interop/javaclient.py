@@ -12,9 +12,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from tests.harness.java import JavaProcess, java_command
+from tests.harness.java import JavaProcess
 from tests.interop.clients import Client, Entries, Metadata, Reader, Refused, Writer
-from tests.interop.javaparts import ZOOKEEPER_TIMEOUT_MS
+from tests.interop.javaparts import ZOOKEEPER_TIMEOUT_MS, command_for
 
 ANSWER_TIMEOUT_S = 60.0
 KINDS = {
@@ -35,8 +35,10 @@ KINDS = {
 class Driver(JavaProcess):
     """The JVM. Any number of clients live in one; requests of several threads run side by side."""
 
-    def __init__(self, root: Path, name: str = "driver") -> None:
+    def __init__(self, root: Path, name: str = "driver", uri: str = "") -> None:
+        """``uri``: of a cluster whose metadata needs another driver than BookKeeper's own."""
         root.mkdir(parents=True, exist_ok=True)
+        self._uri = uri
         super().__init__(name, root / f"{name}.log")
         self._ids = itertools.count()
         self._asked: dict[int, Future[Any]] = {}
@@ -47,7 +49,7 @@ class Driver(JavaProcess):
     def spare(self) -> Driver:
         """Another JVM, for clients that are suspended: one for all, as long as this one lives."""
         if self._spare is None:
-            self._spare = Driver(self.log.parent, f"{self.name}-spare").start()
+            self._spare = Driver(self.log.parent, f"{self.name}-spare", self._uri).start()
         return self._spare
 
     def kill(self) -> None:
@@ -57,7 +59,7 @@ class Driver(JavaProcess):
 
     def start(self) -> Driver:
         self.launch(
-            java_command("bkbox.interop.Driver", heap_mb=256),
+            command_for(self._uri, "bkbox.interop.Driver", heap_mb=256),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

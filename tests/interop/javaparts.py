@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.harness import raw
-from tests.harness.java import JavaProcess, java_command
+from tests.harness.java import JavaProcess, class_path, java_command, maven_jars
 from tests.harness.processes import free_port
 
 ZOOKEEPER_TIMEOUT_MS = 4000
@@ -60,6 +61,31 @@ RECOVERY_SETTINGS = {
 }
 
 
+PULSAR_POM = Path(__file__).parent / "pulsardriver" / "pom.xml"
+PULSAR_DRIVERS = [
+    "-Dbookkeeper.metadata.bookie.drivers="
+    "org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
+    "-Dbookkeeper.metadata.client.drivers="
+    "org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
+]
+
+
+def command_for(
+    uri: str, main: str, *arguments: str, heap_mb: int, options: Sequence[str] = ()
+) -> list[str]:
+    """The command line of one of Apache's processes: with Pulsar's driver where the metadata URI is one of that."""
+    if not uri.startswith("metadata-store:"):
+        return java_command(main, *arguments, heap_mb=heap_mb, options=options)
+    ours = class_path().partition(":")[0]
+    return java_command(
+        main,
+        *arguments,
+        heap_mb=heap_mb + 64,
+        options=[*PULSAR_DRIVERS, *options],
+        classes=f"{ours}:{maven_jars(PULSAR_POM)}/*",
+    )
+
+
 class ConfiguredProcess(JavaProcess):
     """A JVM with a folder and a configuration file of its own."""
 
@@ -100,8 +126,11 @@ class JavaBookie(ConfiguredProcess):
 
     def launch_bookie(self) -> None:
         self.launch(
-            java_command(
-                "org.apache.bookkeeper.server.Main", "--conf", str(self.configuration), heap_mb=160
+            command_for(
+                self.metadata,
+                "org.apache.bookkeeper.server.Main",
+                *("--conf", str(self.configuration)),
+                heap_mb=160,
             )
         )
 
@@ -127,7 +156,7 @@ class JavaAutoRecovery(ConfiguredProcess):
 
     def start(self) -> JavaAutoRecovery:
         main = "org.apache.bookkeeper.replication.AutoRecoveryMain"
-        self.launch(java_command(main, "-c", str(self.configuration), heap_mb=128))
+        self.launch(command_for(self.metadata, main, "-c", str(self.configuration), heap_mb=128))
         return self
 
 
@@ -138,7 +167,8 @@ def java_shell(
     each. Its log is on standard error."""
     shell = ConfiguredProcess(root, "shell", uri, 3181, {**RECOVERY_SETTINGS, **settings})
     done = subprocess.run(
-        java_command(
+        command_for(
+            uri,
             "bkbox.interop.Shell",
             str(shell.configuration),
             options=["-Dlog4j2.configurationFile=shell-log4j2.xml"],

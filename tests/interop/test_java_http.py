@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import http.client
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.java import BUILD, java_command
+from tests.harness.java import java_command, maven_jars
 from tests.harness.processes import free_port
 from tests.harness.waiting import wait_for
 from tests.interop.clients import pattern
@@ -26,28 +23,6 @@ from tests.interop.javaclient import JavaClient
 TOKEN = "t" * 32
 LEDGER = 7100
 POM = Path(__file__).parent / "javahttp" / "pom.xml"
-JARS = BUILD.parent / "javahttp"
-
-
-def http_jars() -> Path:
-    """The folder with the jars of Java's HTTP server, brought once per checkout."""
-    JARS.parent.mkdir(parents=True, exist_ok=True)
-    with JARS.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp = JARS / "stamp"
-        if not stamp.exists() or stamp.read_text() != POM.read_text():
-            shutil.rmtree(JARS, ignore_errors=True)
-            goal = "dependency:copy-dependencies"
-            done = subprocess.run(
-                ["mvn", "--batch-mode", "--quiet", "-f", POM, goal, f"-DoutputDirectory={JARS}"],
-                capture_output=True,
-                text=True,
-                timeout=240,
-                check=False,
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-            stamp.write_text(POM.read_text())
-    return JARS
 
 
 @dataclass(frozen=True)
@@ -96,7 +71,7 @@ def java(cluster: InteropCluster) -> Iterator[Served]:
         "org.apache.bookkeeper.server.Main", "--conf", str(bookie.configuration), heap_mb=160
     )
     place = command.index("-cp") + 1
-    command[place] = f"{command[place]}:{http_jars()}/*"
+    command[place] = f"{command[place]}:{maven_jars(POM)}/*"
     bookie.launch(command)
     bookie.wait_ready()
     served = Served(port, bookie.bookie_id)

@@ -1,4 +1,4 @@
-"""Both metadata stores, for the tests of what every store promises."""
+"""Each metadata store, for the tests of what every store promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from bkbox.metadata import init_cluster
 from tests.harness.zookeeper import ZooKeeper
 
 
-@pytest.fixture(params=["sqlite", "zookeeper"])
+@pytest.fixture(
+    params=["sqlite", "zookeeper", pytest.param("metadata-store", marks=pytest.mark.slow)]
+)
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URI of a new, empty cluster."""
     if request.param == "sqlite":
@@ -19,6 +21,7 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     else:
         server = request.getfixturevalue("zookeeper")
         assert isinstance(server, ZooKeeper)
-        found = server.uri()
+        layout = "metadata-store" if request.param == "metadata-store" else ""
+        found = server.uri(layout=layout)
     asyncio.run(init_cluster(found))
     return found

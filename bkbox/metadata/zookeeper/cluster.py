@@ -4,6 +4,9 @@
 ``INSTANCEID`` in one transaction, then ``LAYOUT``. A process that connects creates ``LAYOUT`` and
 ``available/readonly`` if they are missing, as BookKeeper's drivers do. Source: ZKMetadataDriverBase.java,
 AbstractZkLedgerManagerFactory.java, ZKRegistrationManager.java.
+
+Pulsar's driver creates of these only the root and ``INSTANCEID`` (PulsarRegistrationManager.java), and ignores
+``LAYOUT``.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from bkbox.base.text import quoted
-from bkbox.config.metadata_uri import ZooKeeperUri, query_of
+from bkbox.config.metadata_uri import METADATA_STORE, ZooKeeperUri
 from bkbox.errors import ConfigError, EncodingError, MetadataError, OperatorError
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
@@ -66,8 +69,8 @@ async def open_root(zk: Connection, uri: ZooKeeperUri) -> PathLayout:
     await zk.sync(uri.root)
     if await zk.exists(uri.root) is None:
         raise OperatorError(
-            f"there is no cluster at {uri.root} in ZooKeeper ({zk.hosts}): run "
-            f"`bkbox cluster init --metadata '{_text(uri)}'`"
+            f"there is no cluster at {uri.root} in ZooKeeper ({zk.hosts}): "
+            + (await _cluster_at_chroot(zk, uri) or f"run `bkbox cluster init --metadata '{uri}'`")
         )
     with suppress(NodeExistsError, NoNodeError):
         await writes.create(zk, f"{uri.root}/available/readonly")
@@ -77,6 +80,13 @@ async def open_root(zk: Connection, uri: ZooKeeperUri) -> PathLayout:
         await _create_layout(zk, uri)
         node = await zk.get(path)
     found = _layout_of(path, node.data)
+    if uri.pulsar and found is not DEFAULT_LAYOUT:
+        raise ConfigError(
+            [
+                f"the ledgers of the cluster at {uri.root} have the layout {found.value}, and {METADATA_STORE}: knows "
+                f"only {DEFAULT_LAYOUT.value}: write zk://{';'.join(uri.hosts)}{uri.root} as the metadata URI"
+            ]
+        )
     if uri.layout not in (None, found.value):
         raise ConfigError(
             [
@@ -126,6 +136,12 @@ def _parents(root: str) -> list[str]:
     return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
 
 
-def _text(uri: ZooKeeperUri) -> str:
-    scheme = "zk" if uri.layout is None else f"zk+{uri.layout}"
-    return f"{scheme}://{';'.join(uri.hosts)}{uri.root}{query_of(uri.access)}"
+async def _cluster_at_chroot(zk: Connection, uri: ZooKeeperUri) -> str:
+    """The hint for a chroot that is itself the root of a cluster; empty if it is not."""
+    root = uri.root.rpartition("/")[0]
+    if not uri.pulsar or not root or await zk.exists(f"{root}/INSTANCEID") is None:
+        return ""
+    return (
+        f"the root of {METADATA_STORE}: is `ledgers` below the path that the URI names. There is a cluster at {root}: "
+        f"write zk://{';'.join(uri.hosts)}{root}, or name the path above it"
+    )

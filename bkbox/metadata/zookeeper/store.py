@@ -47,7 +47,10 @@ async def init_cluster(uri: ZooKeeperUri, instance_id: UUID, *, wait_s: float) -
 class ZooKeeperStore(MetadataStore):
     """See MetadataStore; made by ``open``."""
 
-    def __init__(self, zk: Connection, root: str, layout: PathLayout) -> None:
+    def __init__(
+        self, zk: Connection, root: str, layout: PathLayout, *, pulsar: bool = False
+    ) -> None:
+        """``pulsar``: other processes reach the tree by Pulsar's driver."""
         self._zk = zk
         self._root = root
         self.layout = layout
@@ -55,7 +58,7 @@ class ZooKeeperStore(MetadataStore):
         self._ledgers = Ledgers(zk, root, layout)
         self._cookies = Cookies(zk, root)
         self._disk_records = Cookies(zk, root, DISK_RECORDS)
-        self._under_replication = ZooKeeperUnderReplication(zk, root)
+        self._under_replication = ZooKeeperUnderReplication(zk, root, pulsar=pulsar)
         self._process = this_process()
         self._registrations: list[ZooKeeperRegistration] = []
 
@@ -81,7 +84,7 @@ class ZooKeeperStore(MetadataStore):
         except BaseException:
             await zk.close()
             raise
-        return cls(zk, uri.root, layout)
+        return cls(zk, uri.root, layout, pulsar=uri.pulsar)
 
     async def instance_id(self) -> str:
         async with self._zk.deadline():

@@ -25,6 +25,7 @@ from bkbox.metadata.underreplication import (
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.election import ZooKeeperCandidacy, auditor_election, present_holder
+from bkbox.metadata.zookeeper.leader import LeaderCandidacy, leader_znode, present_leader
 from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
 from bkbox.wire.metadata import underreplication as wire
 from bkbox.wire.metadata.paths import (
@@ -42,9 +43,11 @@ _LISTS_AT_ONCE = 64
 class ZooKeeperUnderReplication(UnderReplication):
     """See UnderReplication. ``Lock.owner`` is a session, ``Mark.version`` the mark's Node."""
 
-    def __init__(self, zk: Connection, root: str) -> None:
+    def __init__(self, zk: Connection, root: str, *, pulsar: bool = False) -> None:
+        """``pulsar``: the auditor is elected as by Pulsar's driver."""
         self._zk = zk
         self._root = root
+        self._pulsar = pulsar
         self._base = f"{root}/underreplication"
         self._is_prepared = False
         self._orphans: set[Lock] = set()
@@ -175,10 +178,14 @@ class ZooKeeperUnderReplication(UnderReplication):
     # ---- the auditor ------------------------------------------------------------------------
 
     def candidacy(self, name: str) -> Candidacy:
+        if self._pulsar:
+            return LeaderCandidacy(self._zk, self._root, name)
         return ZooKeeperCandidacy(self._zk, self._root, auditor_election(self._root), name)
 
     async def auditor(self) -> str | None:
         async with self._zk.deadline():
+            if self._pulsar:
+                return await present_leader(self._zk, leader_znode(self._root))
             return await present_holder(self._zk, auditor_election(self._root))
 
     async def last_full_check_ms(self) -> int | None:

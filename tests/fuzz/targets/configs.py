@@ -54,9 +54,7 @@ def check_words(data: bytes) -> object:
         uri = metadata_uri.parse(text)
         way.append(type(uri))
         if isinstance(uri, metadata_uri.ZooKeeperUri):
-            layout = f"+{uri.layout}" if uri.layout else ""
-            again = f"zk{layout}://{';'.join(uri.hosts)}{uri.root}"
-            assert metadata_uri.parse(again) == uri
+            assert metadata_uri.parse(str(uri)) == uri
     except metadata_uri.WrongUriError as error:
         way.append(_way(str(error)))
     address = values.split_address(text)

@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from bkbox.config.metadata_uri import WrongUriError, ZooKeeperAccess, ZooKeeperUri, parse, query_of
+from bkbox.config.metadata_uri import WrongUriError, ZooKeeperAccess, ZooKeeperUri, parse
 from bkbox.errors import ConfigError, MetadataError, MetadataUnavailableError
 from bkbox.metadata import connect, init_cluster
 from tests.harness.cluster import ledger_of
@@ -27,8 +27,14 @@ def test_uris() -> None:
     assert (found.hosts, found.root) == (("h:1",), "/ledgers")
     paths = (Path("/a/b"), Path("/c"), Path("/d"), Path("/e"))
     assert found.access == ZooKeeperAccess(*paths)
-    assert query_of(found.access) == text
-    assert query_of(ZooKeeperAccess()) == ""
+    assert str(found) == f"zk://h:1/ledgers{text}"
+    pulsar = parse(f"metadata-store:zk:h:1,[::1]:2/x{text}")
+    assert isinstance(pulsar, ZooKeeperUri)
+    assert (pulsar.hosts, pulsar.root) == (("h:1", "[::1]:2"), "/x/ledgers")
+    assert pulsar.access == found.access
+    assert str(pulsar) == f"metadata-store:zk:h:1,[::1]:2/x{text}"
+    assert str(parse("zk+flat://h:1/ledgers/")) == "zk+flat://h:1/ledgers"
+    assert str(parse("metadata-store:h:1/")) == "metadata-store:zk:h:1"
     for wrong in (
         "?",
         "?secret_file",

@@ -9,13 +9,17 @@ import random
 import signal
 import subprocess
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
+from click.testing import CliRunner
 
 from bkbox.api.admin import client
 from bkbox.api.admin.socket_path import STATUS_URL, admin_socket_path
+from bkbox.cli.main import main
 from bkbox.config.load import load
 from bkbox.launcher import ports
 from bkbox.launcher.bookie import init_arguments
@@ -25,18 +29,39 @@ from tests.harness.waiting import wait_for
 BKBOX = list(COMMAND)
 
 
+_OF_THEIR_OWN = {"run", "autorecovery", "bench", "demo", "selftest", "tui"}
+"""Commands that change their process, or are looked at from outside."""
+
+
 def bkbox(
     *arguments: str, timeout: float = 120.0, check: bool = True, **kwargs: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one command to its end."""
-    done = subprocess.run(
-        [*BKBOX, *arguments], capture_output=True, text=True, timeout=timeout, check=False, **kwargs
-    )
+    """Runs one command to its end. Most run in the process of the test, which spares a start of Python; one that is
+    given something of its own (``kwargs``) is a process."""
+    if kwargs or arguments[0] in _OF_THEIR_OWN:
+        run = {"capture_output": True, "text": True, "timeout": timeout, "check": False}
+        done = subprocess.run([*BKBOX, *arguments], **{**run, **kwargs})
+    else:
+        # In a thread, as the test may have an event loop that runs.
+        with ThreadPoolExecutor(1) as thread:
+            done = thread.submit(_run_here, arguments).result()
     if check and done.returncode != 0:
         raise AssertionError(
             f"bkbox {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         )
     return done
+
+
+def _run_here(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    with _STREAMS:
+        result = CliRunner().invoke(main, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+
+
+_STREAMS = threading.Lock()
+"""Those of the process are the command's meanwhile."""
 
 
 class BookieProcess:

@@ -23,7 +23,7 @@ from tests.crash.load import BROKEN, Load, WrongCrashClass
 from tests.crash.losthost import HostLoss
 from tests.harness.waiting import wait_for
 
-POINTS = int(os.environ.get("CRASH_POINTS", "2"))
+POINTS = int(os.environ.get("CRASH_POINTS", "1"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 MODES = ("sync", "write", "journal")
 SAMPLE = 200

@@ -27,7 +27,7 @@ from tests.crash.bookie import CrashBookie
 from tests.crash.load import Ledger, Load
 from tests.crash.losthost import HostLoss
 
-POINTS = int(os.environ.get("CRASH_POINTS", "3"))
+POINTS = int(os.environ.get("CRASH_POINTS", "2"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 MODES = ("sync", "write", "journal")
 MIXED = "mixed"

@@ -118,7 +118,9 @@ def assert_marked(bookie: BookieProcess, *, present: range) -> None:
 # ---- ends that lose nothing, and a host that does -----------------------------------------------------
 
 
-@pytest.mark.parametrize("ack_after", ["sync", "write", "journal"])
+@pytest.mark.parametrize(
+    "ack_after", ["sync", "write", pytest.param("journal", marks=pytest.mark.slow)]
+)
 def test_each_kind_of_end(make_bookie: MakeBookie, ack_after: str) -> None:
     bookie = make_bookie(ack_after=ack_after, journal=ack_after == "journal").start()
     assert classes(bookie.status()) == ["clean", "clean"]
@@ -154,7 +156,9 @@ def test_each_kind_of_end(make_bookie: MakeBookie, ack_after: str) -> None:
                 assert client.add(ledger, 5, b"late") == EFENCED
 
 
-@pytest.mark.parametrize("ack_after", ["sync", "write", "journal"])
+@pytest.mark.parametrize(
+    "ack_after", ["write", *(pytest.param(m, marks=pytest.mark.slow) for m in ("sync", "journal"))]
+)
 def test_strict_takes_a_process_crash_for_one_of_the_host(
     make_bookie: MakeBookie, ack_after: str
 ) -> None:
@@ -477,7 +481,7 @@ def test_a_disk_taken_out_of_the_configuration_counts_as_lost(make_bookie: MakeB
             assert client.add(ledger, 5, b"late") == EFENCED
 
 
-@pytest.mark.parametrize("auto_fix", ["false", "true"])
+@pytest.mark.parametrize("auto_fix", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_a_disk_that_was_replaced_does_not_come_back(
     make_bookie: MakeBookie, auto_fix: str
 ) -> None:

@@ -65,33 +65,42 @@ def flip(disk: Path, ledger: int, entry: int) -> None:
 # ---- the index ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damage", ["gone", "no CURRENT", "empty MANIFEST", "all cut in half"])
-def test_a_damaged_index_is_made_anew_by_the_start(make_bookie: MakeBookie, damage: str) -> None:
+def test_a_damaged_index_is_made_anew_by_the_start(make_bookie: MakeBookie) -> None:
     bookie = make_bookie(disks=1).start()
     fill(bookie)
-    assert bookie.stop() == 0
     index = bookie.disks[0] / "index"
-    if damage == "gone":
-        shutil.rmtree(index)
-    elif damage == "no CURRENT":
-        (index / "CURRENT").unlink()
-    elif damage == "empty MANIFEST":
-        for path in index.glob("MANIFEST*"):
-            path.write_bytes(b"")
-    else:
-        for path in index.iterdir():
-            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    bookie.start()
-    status = bookie.status()
-    assert (status["disks"][0]["crash_class"], status["limbo"]["ledgers"]) == ("clean", 0)
-    assert any(
-        "made anew" in reason and str(index) in reason for reason in status["boot"]["reasons"]
-    )
-    wait_for(lambda: "its index is made anew from the entry log" in bookie.stderr, "the line")
-    assert_whole(bookie)
-    if damage == "gone":
+    for damage in (remove, remove_current, empty_manifests, cut_in_half):
         assert bookie.stop() == 0
-        assert "made anew" not in str(bookie.start().status()["boot"]["reasons"])
+        damage(index)
+        bookie.start()
+        status = bookie.status()
+        found = (status["disks"][0]["crash_class"], status["limbo"]["ledgers"])
+        assert found == ("clean", 0), damage
+        assert any(
+            "made anew" in reason and str(index) in reason for reason in status["boot"]["reasons"]
+        ), damage
+        wait_for(lambda: "its index is made anew from the entry log" in bookie.stderr, "the line")
+        assert_whole(bookie)
+    assert bookie.stop() == 0
+    assert "made anew" not in str(bookie.start().status()["boot"]["reasons"])
+
+
+def remove(index: Path) -> None:
+    shutil.rmtree(index)
+
+
+def remove_current(index: Path) -> None:
+    (index / "CURRENT").unlink()
+
+
+def empty_manifests(index: Path) -> None:
+    for path in index.glob("MANIFEST*"):
+        path.write_bytes(b"")
+
+
+def cut_in_half(index: Path) -> None:
+    for path in index.iterdir():
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def test_a_table_of_zeros_is_not_an_index_without_ledgers(make_bookie: MakeBookie) -> None:
@@ -318,8 +327,17 @@ def test_a_flipped_bit_in_the_last_entry_is_an_io_error_for_minus_one(
         assert client.fence(FENCED_LEDGER).code == EIO
 
 
-@pytest.mark.parametrize("entry", [10, ENTRIES - 1])
-@pytest.mark.parametrize("ack_after", ["sync", "write", "journal"])
+@pytest.mark.parametrize(
+    ("ack_after", "entry"),
+    [
+        ("sync", 10),
+        ("write", ENTRIES - 1),
+        pytest.param("sync", ENTRIES - 1, marks=pytest.mark.slow),
+        pytest.param("write", 10, marks=pytest.mark.slow),
+        pytest.param("journal", 10, marks=pytest.mark.slow),
+        pytest.param("journal", ENTRIES - 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_flipped_bit_found_by_the_replay_is_limbo(
     make_bookie: MakeBookie, ack_after: str, entry: int
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -180,7 +180,11 @@ class Hands:
     # ---- autorecovery --------------------------------------------------------------------------
 
     def auditor(
-        self, work: JobContext | None = None, name: str = "auditor:1", **settings: float
+        self,
+        work: JobContext | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        name: str = "auditor:1",
+        **settings: float,
     ) -> Auditor:
         return Auditor(
             work or FreeWork(),
@@ -190,7 +194,7 @@ class Hands:
             name=name,
             rng=random.Random(1),
             wall_ms=lambda: time.time_ns() // 1_000_000,
-            monotonic_s=time.monotonic,
+            monotonic_s=monotonic_s,
         )
 
     def worker(self, work: JobContext | None = None, **settings: float) -> ReplicationWorker:

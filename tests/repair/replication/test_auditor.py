@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+
+import pytest
 
 from bkbox.base.ids import BookieId
 from bkbox.errors import JobCancelledError
 from bkbox.metadata import maintenance
+from bkbox.repair.replication import auditor
 from bkbox.repair.replication.auditor import Auditor
 from tests.jobs.works import FreeWork
 from tests.repair.copies import Cluster, Hands, hands
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An auditor looks around all the time."""
+    monkeypatch.setattr(auditor, "LOOK_EVERY_S", 0.1)
+
+
+class Clock:
+    """The monotonic clock, and so many seconds more as a test has let pass."""
+
+    def __init__(self) -> None:
+        self.passed_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.passed_s
+
+
+async def looks(work: FreeWork) -> None:
+    """The auditor has looked around twice from here on."""
+    said = len(work.steps)
+    await until(lambda: len(work.steps) >= said + 5)
 
 
 class Running:
@@ -51,6 +77,9 @@ async def marks(our: Hands) -> dict[int, tuple[str, ...]]:
     return found
 
 
+DELAY_S = 600
+
+
 def test_a_bookie_that_is_lost_and_one_that_rests(cluster: Cluster) -> None:
     async def scenario() -> None:
         a, b, _ = cluster.start(3)
@@ -58,18 +87,22 @@ def test_a_bookie_that_is_lost_and_one_that_rests(cluster: Cluster) -> None:
             ledgers = [await our.closed(5), (await our.write(5)).ledger_id]
             tree = our.store.under_replication
             work = FreeWork()
-            async with Running(our.auditor(work, lost_bookie_delay_s=4), work):
+            clock = Clock()
+            running = our.auditor(work, clock, lost_bookie_delay_s=DELAY_S)
+            async with Running(running, work):
                 await until(lambda: any("this is the auditor" in each for each in work.steps))
                 assert await tree.auditor() == "auditor:1"
                 delay = await tree.recovery_delay()
                 assert delay is not None
-                assert delay.seconds == 4, "said for every auditor of the cluster"
+                assert delay.seconds == DELAY_S, "said for every auditor of the cluster"
 
                 # Away for less than that: nothing happens.
                 a.kill()
                 await until(lambda: f"lost: {a.bookie_id}" in work.steps[-1])
                 a.start()
-                await asyncio.sleep(5)
+                await until(lambda: "lost: none" in work.steps[-1])
+                clock.passed_s += 2 * DELAY_S
+                await looks(work)
                 assert await marks(our) == {}
 
                 # Under maintenance: nothing happens, however long.
@@ -77,7 +110,10 @@ def test_a_bookie_that_is_lost_and_one_that_rests(cluster: Cluster) -> None:
                     BookieId(a.bookie_id), maintenance.MaintenanceWindow(10**15)
                 )
                 a.kill()
-                await asyncio.sleep(7)
+                await our.wait_gone(a)
+                await looks(work)
+                clock.passed_s += 2 * DELAY_S
+                await looks(work)
                 assert await marks(our) == {}
 
                 # Lost: its ledgers are marked, when its time is over.
@@ -85,7 +121,9 @@ def test_a_bookie_that_is_lost_and_one_that_rests(cluster: Cluster) -> None:
                 await until(
                     lambda: len(work.steps) > 0 and f"lost: {a.bookie_id}" in work.steps[-1]
                 )
+                await looks(work)
                 assert await marks(our) == {}
+                clock.passed_s += DELAY_S
                 await until(lambda: all_marked(our, ledgers, a.bookie_id))
 
                 # The second one is marked at once, as two are lost now... and the switch holds it.
@@ -93,7 +131,7 @@ def test_a_bookie_that_is_lost_and_one_that_rests(cluster: Cluster) -> None:
                 await until(lambda: "disabled" in work.steps[-1])
                 b.kill()
                 await our.wait_gone(b)
-                await asyncio.sleep(3)
+                await looks(work)
                 assert all(b.bookie_id not in each for each in (await marks(our)).values())
                 await tree.set_enabled(True)
                 await until(lambda: all_marked(our, ledgers, b.bookie_id))
@@ -120,7 +158,7 @@ def test_the_signal_does_not_wait(cluster: Cluster) -> None:
                 a.kill()
                 await until(lambda: f"lost: {a.bookie_id}" in work.steps[-1])
                 await tree.set_recovery_delay_s(500)
-                await asyncio.sleep(3)
+                await looks(work)
                 assert await marks(our) == {}
                 await tree.set_recovery_delay_s(500)
                 await until(lambda: tree.find(ledger))

@@ -15,14 +15,14 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.fixtures import make_bookie
 from tests.harness.mounts import make_mount
-from tests.harness.seeds import seed_of_the_commit
+from tests.harness.seeds import EXAMPLES, seed_of_the_commit
 from tests.harness.tiers import TESTS, TIERS, note_seconds, scope_of, tier_of, tier_of_path
 from tests.harness.zookeeper import zookeeper
 
 __all__ = ["make_bookie", "make_mount", "zookeeper"]
 
 # How long an example takes says how busy the machine is, and nothing else.
-settings.register_profile("bkbox", deadline=None)
+settings.register_profile("bkbox", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("bkbox")
 
 
@@ -33,6 +33,9 @@ def pytest_report_header() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     for tier, proves in TIERS.items():
         config.addinivalue_line("markers", f"{tier}: {proves}")
+    config.option.loadscopereorder = (
+        False  # of pytest-xdist: scopes begin in the order of their tests
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -45,10 +48,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if (tier := tier_of(item)) not in {mark.name for mark in item.iter_markers()}:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers = {item: tier_of(item) for item in items}
+    for item, tier in tiers.items():
+        if tier not in {mark.name for mark in item.iter_markers()}:
             item.add_marker(tier)
+    if hasattr(config, "workerinput"):
+        # Side by side, the longest begin first, so that none of them goes on alone at the end.
+        order = list(reversed(TIERS))
+        items.sort(key=lambda item: order.index(tiers[item]))
 
 
 @pytest.hookimpl(optionalhook=True)  # the tests of mutants run without xdist

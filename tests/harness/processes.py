@@ -37,10 +37,10 @@ def bkbox(
     *arguments: str, timeout: float = 120.0, check: bool = True, **kwargs: Any
 ) -> subprocess.CompletedProcess[str]:
     """Runs one command to its end. Most run in the process of the test, which spares a start of Python; one that is
-    given something of its own (``kwargs``) is a process."""
+    given something of its own (``kwargs``) is a process, and ends within ``timeout``."""
     if kwargs or arguments[0] in _OF_THEIR_OWN:
-        run = {"capture_output": True, "text": True, "timeout": timeout, "check": False}
-        done = subprocess.run([*BKBOX, *arguments], **{**run, **kwargs})
+        run: dict[str, Any] = {"capture_output": True, "text": True, "timeout": timeout}
+        done = subprocess.run([*BKBOX, *arguments], check=False, **{**run, **kwargs})
     else:
         # In a thread, as the test may have an event loop that runs.
         with ThreadPoolExecutor(1) as thread:

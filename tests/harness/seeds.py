@@ -1,4 +1,4 @@
-"""Seeds for tests that run with different ones on each commit."""
+"""What random tests start from, and how much of it they try."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import subprocess
 import zlib
 from pathlib import Path
+
+EXAMPLES = 100 if "TESTS_LONG" in os.environ else 30
+"""Inputs of a property that says nothing else."""
 
 
 def seed_of_the_commit() -> int:

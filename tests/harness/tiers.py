@@ -23,7 +23,7 @@ TIERS = {
     "spark": "the data source in a Spark session",
     "slow": "long runs of all of these: power cuts, crash points, fuzzing, simulators, chaos, mixed clusters",
 }
-"""Each tier, and what it proves."""
+"""Each tier, and what it proves; those with longer tests come later."""
 
 PATHS = {
     "chaos/test_run.py": "slow",
@@ -40,10 +40,8 @@ PATHS = {
     "host/test_tool_installers.py": "slow",
     "host/test_wheel.py": "slow",
     "interop": "slow",
-    "interop/test_java_shell.py": "java",
     "interop/test_one_client_one_kind.py": "java",
     "interop/test_same_results.py": "java",
-    "interop/test_security_with_java.py": "java",
     "metadata/zookeeper": "java",
     "mutation": "slow",
     "repair/limbo/test_killed_phase_two.py": "slow",

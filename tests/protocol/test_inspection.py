@@ -21,6 +21,7 @@ from bkbox.wire.availability import Availability, Group, availability_of
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
+from tests.harness.seeds import EXAMPLES
 from tests.protocol.modelcluster import Actor, Cluster, InFlight, ModelBookie
 from tests.protocol.notation import LEDGER, ledger
 
@@ -349,7 +350,7 @@ def test_more_loss_than_agreed_is_noticed() -> None:
 
 
 @given(st.sets(st.integers(0, 12)), st.integers(-1, 12), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 def test_every_entry_is_kept_or_named(has: set[int], lac: int, plug: bool) -> None:
     found = plan(has, lac=lac, plug=plug)
     assert found.end == -1 or found.end in has
@@ -388,7 +389,7 @@ def test_how_far_the_loss_is_known(
 
 
 @given(st.lists(st.sets(st.integers(0, 8)), min_size=3, max_size=3), st.integers(-1, 8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 def test_no_acknowledged_entry_is_left_out(had: list[set[int]], forgets: int) -> None:
     """Every bookie in limbo may have had anything; whatever two of three had was acknowledged, in order."""
     acknowledged = -1

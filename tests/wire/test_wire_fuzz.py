@@ -27,6 +27,7 @@ from bkbox.wire.metadata import (
 )
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.v3_format import Operation
+from tests.harness.seeds import EXAMPLES
 
 FOLDER = Path(__file__).parent / "vectors"
 
@@ -85,7 +86,7 @@ DECODERS: list[tuple[Callable[[bytes], object], type[Exception] | tuple[type[Exc
 ]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=6 * EXAMPLES, deadline=None)
 @given(st.one_of(damaged(), st.binary(max_size=80)))
 @example(b"\xff" * 12)
 @example(b"")
@@ -96,7 +97,7 @@ def test_only_documented_errors(data: bytes) -> None:
             decode(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * EXAMPLES, deadline=None)
 @given(damaged())
 def test_what_peek_accepts_can_be_routed(data: bytes) -> None:
     """Where a body decodes, peeking gives the same ids; where peeking refuses, so does decoding."""
@@ -209,7 +210,7 @@ v3_responses: st.SearchStrategy[v3.Response] = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * EXAMPLES, deadline=None)
 @given(v3_requests, v3_responses)
 def test_messages_of_version_3_return(request: v3.Request, response: v3.Response) -> None:
     assert v3.decode_request(v3.encode_request(request)[4:]) == request
@@ -221,7 +222,7 @@ def test_messages_of_version_3_return(request: v3.Request, response: v3.Response
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * EXAMPLES, deadline=None)
 @given(damaged())
 def test_what_version_3_reads_it_writes_to_be_read_alike(data: bytes) -> None:
     with contextlib.suppress(EncodingError, FrameError):

@@ -22,7 +22,7 @@ from tests.fuzz.target import Choices
 from tests.fuzz.targets import TARGETS
 
 SEED = int(os.environ.get("FUZZ_SEED") or 1)
-INPUTS = 3_000
+INPUTS = 1_500
 MEMORY_INPUTS = 300
 MEMORY_BYTES = 64 << 10
 

@@ -11,12 +11,12 @@
 # make kernel  compile what has changed of the kernel: the modules that have a .pxd beside them
 # make bench-peers
 #              bkbox beside Apache's bookie, in turn: the tables of docs/performance.md (JDK 17, Maven; ROUNDS=5,
-#              ARGS='--only "window 16" --quick --dir /data')
+#              ARGS='--only "window 16" --quick --dir /data'; '--only "constant rate"', '--only foreign')
 # make bench-growth
 #              the bookie with a hundred times as much of everything: the last table there
 # make bench-repair
 #              a lost disk and a lost bookie made good, beside Apache's: a table of docs/performance.md (JDK 17, Maven;
-#              ARGS='--ledgers 1000 --no-report')
+#              ARGS='--ledgers 1000 --rounds 1 --no-report')
 # make bench-spark
 #              ledgers read by Spark beside Parquet and Apache's client, and audits of 10 x and 100 x the ledgers
 #              (ROUNDS=5, ARGS='--mib 256 --ledgers 20000 --no-reads --dir /data')

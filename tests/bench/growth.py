@@ -1,6 +1,7 @@
 """How bkbox's bookie does when there is more of everything: ``make bench-growth``.
 
-Each row of the table is one measurement, by the command it names or as its function says.
+Each row of the table is one measurement, or the median of the rounds with the least and the most, by the command it
+names or as its function says. Small and large take turns, in an order that is reversed every other round.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from bkbox.bench.server import Bookie, running, temporary_folder
 from bkbox.wire.metadata import ledger_metadata
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.bench.peers.report import replace_between
+from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT
 from tests.harness.processes import bkbox
 
@@ -54,14 +57,19 @@ def main() -> int:
     rounds = 1 if given.quick else given.rounds
     part = 10 if given.quick else 1
     rows: list[Row] = []
+    quiet = QuietMachine(strict=not given.no_report)
     measurements: list[Callable[[Path], list[Row]]] = [
-        lambda root: more_ledgers(root, rounds),
-        lambda root: more_entries(root, rounds, 100_000 // part),
-        lambda root: phase_one(root, OPEN_LEDGERS // part),
+        lambda root: more_ledgers(root, rounds, quiet),
+        lambda root: more_entries(root, rounds, 100_000 // part, quiet),
+        lambda root: phase_one(root, OPEN_LEDGERS // part, rounds, quiet),
     ]
     for measure in measurements:
         with temporary_folder(given.dir) as root:
-            found = measure(root)
+            try:
+                found = measure(root)
+            except DisturbedError as error:
+                print(f"error: {error}: no report is written", file=sys.stderr)
+                return 1
         for row in found:
             print(" | ".join(row), file=sys.stderr)
         rows += found
@@ -79,29 +87,39 @@ def table(rows: list[Row]) -> str:
     return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def more_ledgers(root: Path, rounds: int) -> list[Row]:
+def more_ledgers(root: Path, rounds: int, quiet: QuietMachine) -> list[Row]:
     """Adds to some ledgers and to a hundred times as many, in turn, each on a new bookie."""
     plans = [_adds(SMALL_LEDGERS), _adds(SMALL_LEDGERS * SHARE)]
     rates: list[list[float]] = [[], []]
     sizes: list[list[float]] = [[], []]
     rng = random.Random()
-    for number in range(rounds):
-        for which in (0, 1) if number % 2 == 0 else (1, 0):
+
+    def one_round(number: int) -> dict[int, tuple[float, float]]:
+        """Rate, and bytes of the index per entry, by number of the plan."""
+        found = {}
+        for which in _in_turn(number):
             place = root / f"{number}-{which}"
+            shutil.rmtree(place, ignore_errors=True)
             bookie = _bookie(place, rng)
             memory.prime(_GIB)
             with running(bookie):
-                result = run(_target(bookie), plans[which], rng)
-                assert result.adds is not None
-                rates[which].append(result.adds.per_s)
+                rate = _rate(bookie, plans[which], rng)
             report = _rebuild(bookie)
-            sizes[which].append(_bytes(bookie.disk / "index") / report["entries"])
+            found[which] = (rate, _bytes(bookie.disk / "index") / report["entries"])
             shutil.rmtree(place)
+            os.sync()
+        return found
+
+    for number in range(rounds):
+        found = quiet.measure(f"ledgers, round {number + 1}", partial(one_round, number))
+        for which, (rate, size) in found.items():
+            rates[which].append(rate)
+            sizes[which].append(size)
     command = "bkbox bench bookie --ledgers {} --connections 16 --window 64"
     rows = []
     for which, ledgers in enumerate((SMALL_LEDGERS, SMALL_LEDGERS * SHARE)):
         how = f"`{command.format(ledgers)}`"
-        rows.append((f"adds/s, {ledgers:,} ledgers", f"{_median(rates[which]):,.0f}", how))
+        rows.append((f"adds/s, {ledgers:,} ledgers", _spread(rates[which]), how))
         rows.append(
             (
                 f"index bytes per entry, {ledgers:,} ledgers",
@@ -110,30 +128,50 @@ def more_ledgers(root: Path, rounds: int) -> list[Row]:
             )
         )
     ratios = [large / small for small, large in zip(*rates, strict=True)]
-    text = f"{_median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})"
-    rows.append(("100 x the ledgers: adds/s", text, "large : small, median (least, most)"))
+    rows.append(
+        ("100 x the ledgers: adds/s", _spread(ratios, 2), "large : small, median (least, most)")
+    )
     return rows
 
 
-def more_entries(root: Path, rounds: int, small: int) -> list[Row]:
-    """Adds to a bookie that holds some entries and then a hundred times as many, and a rebuild."""
+def more_entries(root: Path, rounds: int, small: int, quiet: QuietMachine) -> list[Row]:
+    """Adds to a bookie that holds some entries, new in each round, and to one that holds a hundred times as many and is
+    stopped while the other is measured; and a rebuild of the latter."""
     rng = random.Random()
-    bookie = _bookie(root, rng)
+    bookie = _bookie(root / "large", rng)
     plan = _adds(SMALL_LEDGERS)
-    rates = []
-    with running(bookie):
-        for stored in (small, small * (SHARE - 1)):
-            shape = Shape(SMALL_LEDGERS, 4, 256, SIZE)
-            first = rng.randrange(1 << 30, 1 << 40)
-            write_ledgers(bookie.address, shape, first, stored // SMALL_LEDGERS, SILENCE_S)
-            os.sync()
-            found = []
-            for _ in range(rounds):
+    rates: list[list[float]] = [[], []]
+
+    def stored(of: Bookie, entries: int) -> None:
+        shape = Shape(SMALL_LEDGERS, 4, 256, SIZE)
+        first = rng.randrange(1 << 30, 1 << 40)
+        write_ledgers(of.address, shape, first, entries // SMALL_LEDGERS, SILENCE_S)
+        os.sync()
+
+    def one_round(number: int) -> dict[int, float]:
+        found = {}
+        for which in _in_turn(number):
+            if which:
+                with running(bookie):
+                    memory.prime(_GIB)
+                    found[which] = _rate(bookie, plan, rng)
+                continue
+            place = root / "small"
+            shutil.rmtree(place, ignore_errors=True)
+            few = _bookie(place, rng)
+            with running(few):
+                stored(few, small)
                 memory.prime(_GIB)
-                result = run(_target(bookie), plan, rng)
-                assert result.adds is not None
-                found.append(result.adds.per_s)
-            rates.append(_median(found))
+                found[which] = _rate(few, plan, rng)
+        return found
+
+    with running(bookie):
+        stored(bookie, small * SHARE)
+    for number in range(rounds):
+        found = quiet.measure(f"entries, round {number + 1}", partial(one_round, number))
+        for which, rate in found.items():
+            rates[which].append(rate)
+    ratios = [large / few for few, large in zip(*rates, strict=True)]
     index_bytes = _bytes(bookie.disk / "index")
     start = time.perf_counter()
     report = _rebuild(bookie)
@@ -144,13 +182,9 @@ def more_entries(root: Path, rounds: int, small: int) -> list[Row]:
     entries = report["entries"]
     how = f"{SIZE} bytes each, then `bkbox bench bookie --ledgers 100 --connections 16 --window 64`"
     return [
-        (f"adds/s, {small:,} entries stored", f"{rates[0]:,.0f}", how),
-        (f"adds/s, {small * SHARE:,} entries stored", f"{rates[1]:,.0f}", how),
-        (
-            "100 x the entries: adds/s",
-            f"{rates[1] / rates[0]:.2f}",
-            "large : small, of the medians",
-        ),
+        (f"adds/s, {small:,} entries stored", _spread(rates[0]), how),
+        (f"adds/s, {small * SHARE:,} entries stored", _spread(rates[1]), how),
+        ("100 x the entries: adds/s", _spread(ratios, 2), "large : small, median (least, most)"),
         (
             f"index bytes per entry, {entries:,} entries",
             f"{index_bytes / entries:.2f}",
@@ -165,9 +199,32 @@ def more_entries(root: Path, rounds: int, small: int) -> list[Row]:
     ]
 
 
-def phase_one(root: Path, ledgers: int) -> list[Row]:
+def phase_one(root: Path, ledgers: int, rounds: int, quiet: QuietMachine) -> list[Row]:
     """The start of a bookie that may have lost something, with so many open ledgers of its own in the
     metadata store: every one is fenced and put into limbo before the port opens."""
+
+    def one_round(place: Path) -> tuple[float, float]:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        memory.prime(_GIB)
+        return _phase_one(place, ledgers)
+
+    found = [
+        quiet.measure(f"phase one, round {number + 1}", partial(one_round, root / f"{number}"))
+        for number in range(rounds)
+    ]
+    clean_s = _median([clean for clean, _ in found])
+    return [
+        (
+            f"phase one, {ledgers:,} open ledgers",
+            f"{_spread([after - clean for clean, after in found], 2)} s",
+            f"`bkbox run` after a kill with `strict_unclean_shutdown`; a clean start takes {clean_s:.2f} s",
+        )
+    ]
+
+
+def _phase_one(root: Path, ledgers: int) -> tuple[float, float]:
+    """Seconds of a clean start, and of one with phase one."""
     rng = random.Random()
     bookie = Bookie(
         root,
@@ -184,14 +241,7 @@ def phase_one(root: Path, ledgers: int) -> list[Row]:
     _enter_open_ledgers(root / "metadata.db", bookie, ledgers)
     begin = time.perf_counter()
     with running(bookie):
-        seconds = time.perf_counter() - begin
-    return [
-        (
-            f"phase one, {ledgers:,} open ledgers",
-            f"{seconds - start_s:.2f} s",
-            f"`bkbox run` after a kill with `strict_unclean_shutdown`; a clean start takes {start_s:.2f} s",
-        )
-    ]
+        return start_s, time.perf_counter() - begin
 
 
 def _enter_open_ledgers(path: Path, bookie: Bookie, count: int) -> None:
@@ -220,8 +270,20 @@ def _adds(ledgers: int) -> Plan:
     return Plan("adds", Shape(ledgers, 16, 64, 1024), 3.0, 1.0, None, 0.0, SILENCE_S)
 
 
+def _in_turn(number: int) -> tuple[int, int]:
+    """Small and large, in the order of a round."""
+    return (0, 1) if number % 2 == 0 else (1, 0)
+
+
+def _rate(bookie: Bookie, plan: Plan, rng: random.Random) -> float:
+    """Adds per second."""
+    result = run(_target(bookie), plan, rng)
+    assert result.adds is not None
+    return result.adds.per_s
+
+
 def _bookie(root: Path, rng: random.Random) -> Bookie:
-    root.mkdir(exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     return Bookie(root, f"sqlite:{root / 'metadata.db'}", {"ack_after": "sync"}, rng)
 
 
@@ -242,6 +304,14 @@ def _bytes(folder: Path) -> int:
 
 def _median(values: list[float]) -> float:
     return statistics.median(values)
+
+
+def _spread(values: list[float], digits: int = 0) -> str:
+    """Median (least, most)."""
+    middle, least, most = (
+        f"{value:,.{digits}f}" for value in (_median(values), min(values), max(values))
+    )
+    return f"{middle} ({least}, {most})"
 
 
 if __name__ == "__main__":

@@ -18,13 +18,14 @@ from bkbox.bench.server import temporary_folder
 from tests.bench import pipelineaudits, pipelinereads
 from tests.bench.peers.java import ZooKeeper
 from tests.bench.peers.report import replace_between
+from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT, missing_reason
 from tests.repair.copies import Cluster
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="The data source and the audit, measured.")
-    parser.add_argument("--rounds", type=int, default=5, help="of reads (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="of reads, and of each audit (5)")
     parser.add_argument("--mib", type=int, default=512, help="payload that is read (512)")
     parser.add_argument("--entry", type=int, default=1024, help="bytes of an entry (1024)")
     parser.add_argument("--ledgers", type=int, default=2_000, help="of an audit at 10 x (2000)")
@@ -39,14 +40,23 @@ def main() -> int:
     if reason is not None:
         print(f"error: {reason}", file=sys.stderr)
         return 1
+    quiet = QuietMachine(strict=not given.no_report)
     tables: list[tuple[str, str, str]] = []
-    if not given.no_reads:
-        text = _in_a_cluster(given.dir, lambda *place: pipelinereads.measure(*place, given))
-        tables.append(("performance.md", "spark reads", text))
-    if not given.no_audit:
-        found = _in_a_cluster(given.dir, lambda *place: pipelineaudits.measure(*place, given))
-        tables.append(("performance.md", "audits", pipelineaudits.table(found, given)))
-        tables.append(("spark.md", "plan", pipelineaudits.plan(found)))
+    try:
+        if not given.no_reads:
+            text = _in_a_cluster(
+                given.dir, lambda *place: pipelinereads.measure(*place, given, quiet)
+            )
+            tables.append(("performance.md", "spark reads", text))
+        if not given.no_audit:
+            found = _in_a_cluster(
+                given.dir, lambda *place: pipelineaudits.measure(*place, given, quiet)
+            )
+            tables.append(("performance.md", "audits", pipelineaudits.table(found, given)))
+            tables.append(("spark.md", "plan", pipelineaudits.plan(found)))
+    except DisturbedError as error:
+        print(f"error: {error}: no report is written", file=sys.stderr)
+        return 1
     for name, mark, text in tables:
         print(f"{text}\n")
         if not given.no_report:

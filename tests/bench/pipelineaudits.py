@@ -5,21 +5,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import pickle
 import random
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bkbox.audit.engine import LocalEngine
 from bkbox.audit.run import AuditPlan, Summary, plan_audit, run_audit
 from bkbox.base.ids import LedgerId
+from bkbox.bench import memory
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.metadata import connect
 from bkbox.repair.bounded_gather import bounded_gather
+from tests.bench.quiet import QuietMachine
 from tests.harness.progress import NoProgress
 
 PROCESSES = 2
@@ -30,17 +34,22 @@ LINEAR = 1.1
 
 BILLION = 1_000_000_000
 _AT_ONCE = 32
+_PRIME_BYTES = 1 << 30
+_REST_S = 2.0
 _SAMPLE = 20_000
 """Metadata that are read to see what the store allows, at most."""
 
 
 @dataclass(frozen=True)
 class Audited:
-    """One size with one engine: by lists alone, and with ``--read``."""
+    """One size with one engine: by lists alone, and with ``--read``; the audits with the median duration of the rounds,
+    and the least and the most seconds."""
 
     engine: str
     listed: Summary
     read: Summary
+    listed_span_s: tuple[float, float]
+    read_span_s: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,9 @@ class Found:
     row_bytes: float
 
 
-def measure(_spark: Any, uri: str, root: Path, given: argparse.Namespace) -> Found:
+def measure(
+    _spark: Any, uri: str, root: Path, given: argparse.Namespace, quiet: QuietMachine
+) -> Found:
     from pyspark_bookkeeper.engine import SparkEngine
 
     audits: list[Audited] = []
@@ -71,13 +82,30 @@ def measure(_spark: Any, uri: str, root: Path, given: argparse.Namespace) -> Fou
             ]
             if len(audits) < ENGINES:
                 _audited(engine, plans[0], root)  # warms the engine up
-            each = Audited(engine.name, *(_audited(engine, plan, root) for plan in plans))
+            each = quiet.measure(
+                f"audits of {wanted} ledgers, {engine.name}",
+                partial(_medians, engine, plans, root, given.rounds),
+            )
             audits.append(each)
             print(_row(each), file=sys.stderr)
     walk_us, metadata_us = asyncio.run(_store_costs(uri))
     chunk_bytes = len(pickle.dumps(plans[0].chunks)) / there
     row_bytes = (root / "audit" / "ledgers.parquet").stat().st_size / there
     return Found(audits, walk_us, metadata_us, chunk_bytes, row_bytes)
+
+
+def _medians(engine: Any, plans: list[AuditPlan], root: Path, rounds: int) -> Audited:
+    """Of each plan the audit with the median duration; they take turns, each after a rest and with memory primed."""
+    found: list[list[Summary]] = [[] for _ in plans]
+    for number in range(rounds):
+        for which in range(len(plans)) if number % 2 == 0 else reversed(range(len(plans))):
+            os.sync()
+            time.sleep(_REST_S)
+            memory.prime(_PRIME_BYTES)
+            found[which].append(_audited(engine, plans[which], root))
+    listed, read = (sorted(each, key=lambda one: one.seconds)[len(each) // 2] for each in found)
+    spans = [(min(each), max(each)) for each in ([one.seconds for one in of] for of in found)]
+    return Audited(engine.name, listed, read, *spans)
 
 
 def _audited(engine: Any, plan: AuditPlan, root: Path) -> Summary:
@@ -97,7 +125,7 @@ def table(found: Found, given: argparse.Namespace) -> str:
     """In Markdown."""
     head = [
         f"Closed ledgers with {given.entries} entries of {ENTRY_BYTES} bytes on three bookies with ZooKeeper, all on "
-        f"one host; {PROCESSES} processes audit.",
+        f"one host; {PROCESSES} processes audit. Medians of {given.rounds} rounds (least, most).",
         "",
         "| ledgers | entries | engine | lists | µs a ledger | with `--read` | µs a copy | entries/s |",
         "|--:|--:|---|--:|--:|--:|--:|--:|",
@@ -108,9 +136,15 @@ def table(found: Found, given: argparse.Namespace) -> str:
 def _row(each: Audited) -> str:
     listed, read = each.listed, each.read
     return (
-        f"| {listed.ledgers:,} | {listed.entries:,} | {each.engine} | {listed.seconds:.1f} s | {_list_us(each):.0f} | "
-        f"{read.seconds:.1f} s | {_copy_us(each):.2f} | {read.entries / read.seconds:,.0f} |"
+        f"| {listed.ledgers:,} | {listed.entries:,} | {each.engine} | {_seconds(listed, each.listed_span_s)} | "
+        f"{_list_us(each):.0f} | {_seconds(read, each.read_span_s)} | {_copy_us(each):.2f} | "
+        f"{read.entries / read.seconds:,.0f} |"
     )
+
+
+def _seconds(of: Summary, span: tuple[float, float]) -> str:
+    """Median (least, most)."""
+    return f"{of.seconds:.1f} s ({span[0]:.1f}, {span[1]:.1f})"
 
 
 def _list_us(each: Audited) -> float:

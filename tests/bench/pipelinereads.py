@@ -2,7 +2,8 @@
 
 Ledgers and Parquet are read by one Spark session with ``local[2]``, by the same query, which takes every value into its
 hands: ``sum(length(value))``. Apache's client reads in a process of its own, all of it twice, of which the second time
-counts. The three take turns, and of all rounds but the first the median counts.
+counts. The three take turns, in an order that is reversed every other round, each after a rest and with memory primed,
+and of all rounds but the first the median counts.
 """
 
 from __future__ import annotations
@@ -17,19 +18,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bkbox.bench import memory
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.metadata import connect
 from tests.bench.peers.java import command
+from tests.bench.quiet import QuietMachine
 
 LEDGERS = 16
 TARGETS = {"parquet": 0.5, "java": 2.0}
+_PRIME_BYTES = 1 << 30
+_REST_S = 2.0
 
 
-def measure(spark: Any, uri: str, root: Path, given: argparse.Namespace) -> str:
+def measure(
+    spark: Any, uri: str, root: Path, given: argparse.Namespace, quiet: QuietMachine
+) -> str:
     """The table."""
     size = given.mib << 20
     ledgers = asyncio.run(_written(uri, size // given.entry // LEDGERS, given.entry))
@@ -43,12 +51,24 @@ def measure(spark: Any, uri: str, root: Path, given: argparse.Namespace) -> str:
     frame.write.option("compression", "none").parquet(parquet)
     columnar = spark.read.parquet(parquet)
     timed: dict[str, list[float]] = {"ledgers": [], "parquet": [], "java": []}
+    ways: dict[str, Callable[[], float]] = {
+        "ledgers": lambda: _timed(lambda: _summed(frame, size, given.entry)),
+        "parquet": lambda: _timed(lambda: _summed(columnar, size, given.entry)),
+        "java": lambda: _java(root, uri, ledgers),
+    }
+
+    def one_round(names: list[str]) -> dict[str, float]:
+        found = {}
+        for name in names:
+            os.sync()
+            time.sleep(_REST_S)
+            memory.prime(_PRIME_BYTES)
+            found[name] = ways[name]()
+        return found
+
     for number in range(given.rounds + 1):
-        found = {
-            "ledgers": _timed(lambda: _summed(frame, size, given.entry)),
-            "parquet": _timed(lambda: _summed(columnar, size, given.entry)),
-            "java": _java(root, uri, ledgers),
-        }
+        names = list(ways) if number % 2 == 0 else list(reversed(ways))
+        found = quiet.measure(f"reads, round {number}", partial(one_round, names))
         print({name: round(size / each / 1e6) for name, each in found.items()}, file=sys.stderr)
         if number:  # the first round warms up
             for name, seconds in found.items():

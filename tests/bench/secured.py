@@ -17,9 +17,11 @@ import ssl
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+from bkbox.bench import memory
 from bkbox.bench.bookie import Target
 from bkbox.bench.load import Load, Measured, Shape, measured
 from bkbox.bench.load_loop import ADD, ENDLESS, READ
@@ -29,6 +31,7 @@ from bkbox.security import digest_md5
 from tests.bench.peers import report
 from tests.bench.peers.java import JavaBookie, ZooKeeper, command
 from tests.bench.peers.systems import Bkbox, Java, System
+from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT, missing_reason
 from tests.harness.raw3 import AUTH, EOK, START_TLS
 from tests.security.certificates import Authority, secret_file
@@ -39,6 +42,7 @@ LOGIN_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 SECONDS, WARMUP_S = 3.0, 1.0
 READ_ENTRIES = 160_000
+PRIME_BYTES = 1 << 30
 SILENCE_S = 30.0
 AT_LEAST = 1.5
 
@@ -218,33 +222,46 @@ class _JavaBookie(JavaBookie):
 
 
 def measure(
-    systems: dict[str, System], keys: Keys, rounds: int, seconds: float, rng: random.Random
+    systems: dict[str, System],
+    keys: Keys,
+    rounds: int,
+    seconds: float,
+    rng: random.Random,
+    quiet: QuietMachine,
 ) -> dict[str, dict[str, list[Measured]]]:
     """By load and system, one of each round."""
     context = client_tls(keys.authority)
     found: dict[str, dict[str, list[Measured]]] = {
         load: {name: [] for name in systems} for load in LOADS
     }
+
+    def one_round(number: int, load: str) -> dict[str, Measured]:
+        kind, shape = LOADS[load]
+        ones = {}
+        for name in systems if number % 2 == 0 else reversed(systems):
+            target: Target = systems[name].ready()
+            memory.prime(PRIME_BYTES)
+            try:
+                one = run(
+                    lambda address=target.address, name=name: (  # type: ignore[misc]
+                        Load(address, SILENCE_S) if name == CLEAR else SecuredLoad(address, context)
+                    ),
+                    kind,
+                    shape,
+                    rng,
+                    seconds,
+                )
+            finally:
+                systems[name].sleep()
+            ones[name] = one
+            print(f"round {number + 1}, {load}, {name}: {one.per_s:,.0f}/s", file=sys.stderr)
+        return ones
+
     for number in range(rounds):
-        for load, (kind, shape) in LOADS.items():
-            for name in systems if number % 2 == 0 else reversed(systems):
-                target: Target = systems[name].ready()
-                try:
-                    one = run(
-                        lambda address=target.address, name=name: (  # type: ignore[misc]
-                            Load(address, SILENCE_S)
-                            if name == CLEAR
-                            else SecuredLoad(address, context)
-                        ),
-                        kind,
-                        shape,
-                        rng,
-                        seconds,
-                    )
-                finally:
-                    systems[name].sleep()
+        for load in LOADS:
+            ones = quiet.measure(f"round {number + 1}, {load}", partial(one_round, number, load))
+            for name, one in ones.items():
                 found[load][name].append(one)
-                print(f"round {number + 1}, {load}, {name}: {one.per_s:,.0f}/s", file=sys.stderr)
     return found
 
 
@@ -288,7 +305,12 @@ def main() -> int:
             CLEAR: Bkbox("clear", root, rng, "sync"),
         }
         try:
-            found = measure(systems, keys, given.rounds, 1.0 if given.quick else SECONDS, rng)
+            seconds = 1.0 if given.quick else SECONDS
+            quiet = QuietMachine(strict=not given.no_report)
+            found = measure(systems, keys, given.rounds, seconds, rng, quiet)
+        except DisturbedError as error:
+            print(f"error: {error}: no report is written", file=sys.stderr)
+            return 1
         finally:
             for system in systems.values():
                 system.stop()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.bench.peers.report import machine, replace_between
+from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT
 from tests.harness.processes import bkbox
 
@@ -31,11 +33,23 @@ def main() -> int:
     )
     parser.add_argument("--no-report", action="store_true", help="print the table, write nothing")
     given = parser.parse_args()
-    rows = [
-        row(kind, window, measure(kind, window, given.seconds, given.dir))
-        for kind in KINDS
-        for window in WINDOWS
-    ]
+    quiet = QuietMachine(strict=not given.no_report)
+    try:
+        rows = [
+            row(
+                kind,
+                window,
+                quiet.measure(
+                    f"{kind}, window {window}",
+                    partial(measure, kind, window, given.seconds, given.dir),
+                ),
+            )
+            for kind in KINDS
+            for window in WINDOWS
+        ]
+    except DisturbedError as error:
+        print(f"error: {error}: no report is written", file=sys.stderr)
+        return 1
     text = "\n".join([f"1 KiB, {given.seconds:g} s each. {machine()}.", "", *head(), *rows])
     print(text)
     if not given.no_report:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.bench.peers import picture, report, runner
-from tests.bench.peers.scenarios import LINES, LOADS, Line
+from tests.bench.peers.scenarios import FOREIGN_LOADS, LINES, LOADS, RATE_LOADS, Line
 
 LINE = Line(
     "adds: sync",
@@ -110,7 +110,58 @@ def test_every_line_names_a_load_and_can_be_chosen() -> None:
     assert len({line.name for line in LINES}) == len(LINES)
     assert len({line.text for line in LINES}) == len(LINES)
     assert runner.chosen([], whole_loads=False) == list(LINES)
-    (line,) = runner.chosen(["w1/sync:java"], whole_loads=False)
+    (line,) = runner.chosen(["w1/sync:java-journal/adds"], whole_loads=False)
     assert line.name == "w1/sync:java-journal/adds per_s"
-    lines = runner.chosen(["w1/sync"], whole_loads=True)
-    assert [line.ours for line in lines] == ["write", "sync", "sync", "limit", "synced limit"]
+    lines = runner.chosen(["window 16"], whole_loads=True)
+    assert {line.ours for line in lines} == {"write", "sync", "limit", "synced limit"}
+    lines = runner.chosen(["constant rate"], whole_loads=True)
+    assert {line.load for line in lines} == {load.name for load in RATE_LOADS}
+    lines = runner.chosen(["foreign"], whole_loads=True)
+    assert {line.load for line in lines} == {load.name for load in FOREIGN_LOADS}
+
+
+def test_an_open_loop_has_a_table_of_its_own(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    marks = "".join(
+        f"<!-- {name}: begin -->\nold\n<!-- {name}: end -->\n" for name in ("peers", "rates")
+    )
+    page.write_text(marks)
+    first, second, *_ = RATE_LOADS
+
+    def side(latency: float, reached: float) -> dict[str, float]:
+        latencies = {f"adds {name}_us": latency for name in ("p50", "p99", "p999", "p9999", "max")}
+        rate = {
+            "rate asked_per_s": 1000.0,
+            "rate achieved_per_s": 990.0,
+            "rate is_reached": reached,
+            "rate deepest_backlog": 12.0,
+            "rate late_p99_us": 20.0,
+        }
+        return latencies | rate | {"cpu_s_per_million": 5.0}
+
+    report.write(
+        tmp_path,
+        {
+            first.name: [{"sync": side(100.0, 1.0), "java-journal": side(1000.0, 0.0)}],
+            second.name: [{"sync": side(100.0, 0.0), "java-journal": side(1000.0, 1.0)}],
+        },
+    )
+    text = page.read_text()
+    assert text.startswith("<!-- peers: begin -->\nold\n"), "no line of it was measured"
+    good, bad = (line for line in text.splitlines() if "KiB, 1 ledger" in line)
+    assert good.startswith("| 1,000/s, 1 KiB, 1 ledger | 1,000 | 990 / 990 | 0.10 / 1.00 |")
+    assert good.count("| 0.10 (0.10, 0.10) |") == 2
+    assert good.endswith("| reached; Java cannot take this rate |")
+    assert bad.endswith("| **missed: bkbox cannot take this rate** |")
+
+
+def test_two_load_generators_have_to_agree_in_both_directions() -> None:
+    (line,) = runner.chosen(["foreign w256/sync by foreign:sync"], whole_loads=False)
+    for rate, reached in ((70.0, False), (90.0, True), (120.0, True), (130.0, False)):
+        rounds = {
+            line.load: [{line.ours: {"adds per_s": rate}, line.theirs: {"adds per_s": 100.0}}]
+        }
+        (found,) = report.compare([line], rounds)
+        assert found.is_reached is reached
+    assert "| 0.8 to 1.25 |" in report.table([found])
+    assert "foreign" not in picture.draw([found])

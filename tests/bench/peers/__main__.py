@@ -9,7 +9,8 @@ from pathlib import Path
 from bkbox.bench.server import temporary_folder
 from bkbox.errors import BkboxError
 from tests.bench.peers import report, runner
-from tests.harness.java import CHECKOUT, missing_reason
+from tests.bench.quiet import DisturbedError, QuietMachine
+from tests.harness.java import CHECKOUT, class_path, missing_reason
 
 
 def main() -> int:
@@ -34,19 +35,24 @@ def main() -> int:
     if reason is not None:
         print(f"error: {reason}", file=sys.stderr)
         return 1
+    class_path()  # Maven computes, and downloads: not while anything is measured
     found: report.Rounds = {}
     status = 0
+    quiet = QuietMachine(strict=not given.no_report)
     with temporary_folder(given.dir) as root:
         try:
-            for figures in runner.rounds(root, lines, given.rounds, quick=given.quick):
+            for figures in runner.rounds(root, lines, given.rounds, quiet, quick=given.quick):
                 for load, of_subjects in figures.items():
                     found.setdefault(load, []).append(of_subjects)
+        except DisturbedError as error:
+            print(f"error: {error}: no report is written", file=sys.stderr)
+            return 1
         except (KeyboardInterrupt, BkboxError, AssertionError) as error:
             print(f"error: {error!r}: the rounds that are complete count", file=sys.stderr)
             status = 1
     if not found:
         return 1
-    print(report.table(report.compare(lines, found)))
+    print(report.tables(report.compare(lines, found), found))
     if not given.no_report:
         report.write(given.docs, found)
     return status

@@ -52,8 +52,10 @@ class _Bar(NamedTuple):
 
 
 def draw(compared: Sequence[Compared]) -> str:
-    """The lines that have a target."""
-    rows = [each for each in compared if each.is_reached is not None]
+    """The lines that have a target in one direction."""
+    rows = [
+        each for each in compared if (each.line.at_least is None) != (each.line.at_most is None)
+    ]
     height = _TOP + _ROW * len(rows) + 24
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '

@@ -13,9 +13,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.bench.peers import picture
-from tests.bench.peers.scenarios import LINES, LOADS, Line
+from tests.bench.peers.scenarios import BY_FOREIGN, LINES, LOADS, RATE_LINES, Line
 
 Rounds = dict[str, list[dict[str, dict[str, float]]]]
 """By load; of each round, by subject, what was measured."""
@@ -77,8 +78,73 @@ def compare(lines: Sequence[Line], rounds: Rounds) -> list[Compared]:
     return found
 
 
+def tables(compared: list[Compared], rounds: Rounds) -> str:
+    """In Markdown: the ratios, and the open loops; empty ones are left out."""
+    plain, open_loops = _parted(compared)
+    texts = [table(plain)] if plain else []
+    if open_loops:
+        texts.append(rate_table(open_loops, rounds))
+    return "\n\n".join(texts)
+
+
+def _parted(compared: list[Compared]) -> tuple[list[Compared], list[Compared]]:
+    """The lines without a rate, and those of open loops."""
+    names = {line.name for line in RATE_LINES}
+    plain = [each for each in compared if each.line.name not in names]
+    return plain, [each for each in compared if each.line.name in names]
+
+
+def rate_table(compared: list[Compared], rounds: Rounds) -> str:
+    """The open loops in Markdown: medians of bkbox and Java, and the ratios that have targets."""
+    head = (
+        "| open loop | asked/s | achieved/s | p50 ms | p99 ms | ratio (least, most) | target | p99.9 ms "
+        "| ratio (least, most) | target | p99.99 ms | largest ms | backlog | sent late, p99 ms | CPU µs | |"
+    )
+    rows = [head, "|---|--:|" + "--:|" * 13 + "---|"]
+    for each in compared:
+        line, tail = each.line, each.tail
+        assert tail is not None
+        of = [[found[name] for found in rounds[line.load]] for name in (line.ours, line.theirs)]
+
+        def both(
+            figure: str, scale: float, digits: int, of: list[list[dict[str, float]]] = of
+        ) -> str:
+            medians = (statistics.median(each[figure] for each in side) * scale for side in of)
+            return " / ".join(f"{each:,.{digits}f}" for each in medians)
+
+        asked = statistics.median(found["rate asked_per_s"] for found in of[0])
+        reached = [all(found["rate is_reached"] for found in side) for side in of]
+        verdict = {True: "reached", False: f"**missed: {', '.join(each.missed)}**", None: ""}[
+            each.is_reached
+        ]
+        if not reached[0]:
+            verdict = "**missed: bkbox cannot take this rate**"
+        elif not reached[1]:
+            verdict += "; Java cannot take this rate"
+        cells = [
+            line.text.removeprefix("at a constant rate "),
+            f"{asked:,.0f}",
+            both("rate achieved_per_s", 1, 0),
+            both("adds p50_us", 1e-3, 2),
+            both("adds p99_us", 1e-3, 2),
+            _spread(each.ratios),
+            _target(line.at_least, line.at_most),
+            both("adds p999_us", 1e-3, 2),
+            _spread(tail),
+            _target(None, line.tail_at_most),
+            both("adds p9999_us", 1e-3, 2),
+            both("adds max_us", 1e-3, 2),
+            both("rate deepest_backlog", 1, 0),
+            both("rate late_p99_us", 1e-3, 3),
+            both("cpu_s_per_million", 1, 1),
+            verdict,
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def table(compared: list[Compared]) -> str:
-    """In Markdown."""
+    """The ratios in Markdown."""
     head = (
         "| load | bkbox | against | ratio (least, most) | target | p99.9 ms | against "
         "| ratio (least, most) | target | |"
@@ -87,7 +153,7 @@ def table(compared: list[Compared]) -> str:
     for each in compared:
         line, ratios, tail = each.line, each.ratios, each.tail
         cells = [
-            f"{line.text}, against {_subject(line.theirs)}",
+            f"{line.text}, against {_subject(line)}",
             _figure(line.figure, ratios.ours),
             _figure(line.figure, ratios.theirs),
             _spread(ratios),
@@ -128,12 +194,25 @@ def write(docs: Path, rounds: Rounds) -> None:
         for each in compared
     ]
     file.write_text(json.dumps({"lines": lines, "loads": known}, indent=1) + "\n")
-    docs.joinpath("performance.svg").write_text(picture.draw(compared))
-    machines = "; ".join(sorted({each["machine"] for each in known.values()}))
-    least = min(len(each["rounds"]) for each in known.values())
-    text = f"Medians of {least} rounds or more. {machines}.\n\n{table(compared)}"
+    plain, open_loops = _parted(compared)
+    docs.joinpath("performance.svg").write_text(picture.draw(plain))
     page = docs / "performance.md"
-    page.write_text(replace_between(page.read_text(), "peers", text))
+    text = page.read_text()
+    if plain:
+        text = replace_between(text, "peers", f"{_rounds(plain, known)}\n\n{table(plain)}")
+    if open_loops:
+        every = {name: each["rounds"] for name, each in known.items()}
+        made = f"{_rounds(open_loops, known)}\n\n{rate_table(open_loops, every)}"
+        text = replace_between(text, "rates", made)
+    page.write_text(text)
+
+
+def _rounds(compared: list[Compared], known: dict[str, dict[str, Any]]) -> str:
+    """How many rounds there were, and on which machines."""
+    loads = [known[name] for name in dict.fromkeys(each.line.load for each in compared)]
+    machines = "; ".join(sorted({each["machine"] for each in loads}))
+    least = min(len(each["rounds"]) for each in loads)
+    return f"Medians of {least} rounds or more. {machines}."
 
 
 def machine() -> str:
@@ -175,7 +254,10 @@ def _ratios(line: Line, figure: str, rounds: Rounds) -> Ratios | None:
     )
 
 
-def _subject(name: str) -> str:
+def _subject(line: Line) -> str:
+    """What the line compares with."""
+    if line.ours.endswith(BY_FOREIGN):
+        return "bkbox's own load" if line.theirs == "sync" else "Java by the same"
     return {
         "java": "Java without its journal",
         "java-journal": "Java",
@@ -183,12 +265,14 @@ def _subject(name: str) -> str:
         "limit": "the limit",
         "synced limit": "the limit that syncs",
         "sync": "compiled",
-    }[name]
+    }[line.theirs]
 
 
 def _figure(name: str, value: float) -> str:
     if name.endswith("_bytes"):
         return f"{value / 2**20:,.0f} MiB"
+    if name.endswith("_us") and not name.endswith("cpu_us"):
+        return f"{value / 1000:,.2f} ms"
     if name.endswith("_s") and "per_s" not in name:
         return f"{value:.2f} s"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
@@ -199,6 +283,8 @@ def _spread(ratios: Ratios) -> str:
 
 
 def _target(at_least: float | None, at_most: float | None) -> str:
+    if at_least is not None and at_most is not None:
+        return f"{at_least:g} to {at_most:g}"
     if at_least is not None:
         return f"≥ {at_least:g}"
     return "" if at_most is None else f"≤ {at_most:g}"

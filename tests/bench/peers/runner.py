@@ -11,20 +11,39 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from bkbox.bench import memory
 from bkbox.bench.bookie import Plan, Result, run
 from bkbox.bench.load import Shape
+from bkbox.bench.open_loop import Rate
 from bkbox.errors import BenchError
+from tests.bench import foreign
 from tests.bench.peers.clusters import Cluster, best, run_bkbox, run_java
 from tests.bench.peers.java import ZooKeeper
-from tests.bench.peers.scenarios import LINES, LOADS, AnyLoad, ClientLoad, Line, Start
+from tests.bench.peers.scenarios import (
+    BY_FOREIGN,
+    LINES,
+    LOADS,
+    MAXIMUM_OF,
+    RATE_READS,
+    AnyLoad,
+    ClientLoad,
+    ForeignLoad,
+    Line,
+    RateLoad,
+    Start,
+    maximum_plan,
+)
 from tests.bench.peers.systems import Bkbox, Java, Sink, System
+from tests.bench.quiet import QuietMachine
 
 Figures = dict[str, float]
 
 _CLIENT_MEMORY_BYTES = 1 << 30
+_START_MEMORY_BYTES = 1 << 30
+_MEASURED = ("per_s", "p50_us", "p99_us", "p999_us", "p9999_us", "max_us")
 _CLUSTER_OF = {
     "bkbox on bkbox": "bkbox",
     "java on bkbox": "bkbox-zookeeper",
@@ -33,12 +52,16 @@ _CLUSTER_OF = {
 
 
 class Runner:
-    """Everything that takes part. A context manager: nothing is left at its end."""
+    """Everything that takes part. A context manager: nothing is left at its end. Each load of a round is measured on a
+    machine that is quiet."""
 
-    def __init__(self, root: Path, rng: random.Random, *, quick: bool) -> None:
+    def __init__(self, root: Path, rng: random.Random, quiet: QuietMachine, *, quick: bool) -> None:
         self._root = root
         self._rng = rng
+        self._quiet = quiet
         self._quick = quick
+        self._foreign: Path | None = None
+        self._maxima: dict[tuple[int, Shape], float] = {}
         self._exit = contextlib.ExitStack()
         self._zookeeper: ZooKeeper | None = None
         self._systems: dict[str, System] = {}
@@ -61,28 +84,83 @@ class Runner:
                 for subject in (line.ours, line.theirs)
             ]
             subjects = list(dict.fromkeys(subjects))
-            for subject in subjects if number % 2 == 0 else reversed(subjects):
-                start = time.monotonic()
-                figures = self._measure(load, subject)
-                found.setdefault(load.name, {})[subject] = figures
-                _say(number, load, subject, figures, time.monotonic() - start)
+            if number % 2:
+                subjects.reverse()
+            if subjects:
+                found[load.name] = self._quiet.measure(
+                    f"round {number + 1}, {load.name}",
+                    partial(self._on_all, load, subjects, number),
+                )
         return found
 
-    def _measure(self, load: AnyLoad, subject: str) -> Figures:
+    def _on_all(self, load: AnyLoad, subjects: list[str], number: int) -> dict[str, Figures]:
+        """The figures of one load in one round, by subject."""
+        found = {}
+        for subject in subjects:
+            start = time.monotonic()
+            found[subject] = self._measure(load, subject, number)
+            _say(number, load, subject, found[subject], time.monotonic() - start)
+        return found
+
+    def _measure(self, load: AnyLoad, subject: str, number: int) -> Figures:
         if isinstance(load, ClientLoad):
             return self._measure_client(load, subject)
         if isinstance(load, Start):
             return self._measure_start(load, subject)
+        plan = load.plan
+        if isinstance(load, RateLoad):
+            plan = replace(plan, rate=Rate(self._rate(load, number), RATE_READS))
+        if isinstance(load, ForeignLoad) and subject.endswith(BY_FOREIGN):
+            return self._measure_foreign(load, subject.removesuffix(BY_FOREIGN))
+        return self._measure_plan(plan, load.memory_gib, subject)
+
+    def _measure_plan(self, plan: Plan, memory_gib: float, subject: str) -> Figures:
         system = self._system(subject)
         target = system.ready()
-        if load.plan.load == "adds":
-            time.sleep(load.plan.settle_s)  # what it still holds would be charged to this load
-        memory.prime(int(load.memory_gib * (1 << 30)))
-        plan = replace(load.plan, seconds=1.0) if self._quick else load.plan
+        if plan.load == "adds":
+            time.sleep(plan.settle_s)  # what it still holds would be charged to this load
+        memory.prime(int(memory_gib * (1 << 30)))
+        if self._quick:
+            plan = replace(plan, seconds=1.0)
         try:
             return _figures(run(target, plan, self._rng))
         finally:
             system.sleep()
+
+    def _measure_foreign(self, load: ForeignLoad, subject: str) -> Figures:
+        """By foreign.c, which is compiled for the first of these."""
+        if self._foreign is None:
+            self._foreign = foreign.compiled(self._root)
+        system = self._system(subject)
+        target = system.ready()
+        memory.prime(int(load.memory_gib * (1 << 30)))
+        plan = load.plan
+        try:
+            found = foreign.run(
+                self._foreign,
+                target.address,
+                plan.shape,
+                self._rng.randrange(1 << 40, 1 << 50),
+                seconds=1.0 if self._quick else plan.seconds,
+                warmup_s=plan.warmup_s,
+            )
+        finally:
+            system.sleep()
+        return {
+            **{f"adds {key}": found[key] for key in _MEASURED},
+            "load_cpu_s_per_million": found["load_cpu_s_per_million"],
+        }
+
+    def _rate(self, load: RateLoad, number: int) -> int:
+        """The rate of an open loop in a round."""
+        if load.per_s is not None:
+            return load.per_s
+        assert load.share is not None
+        key = (number, load.plan.shape)
+        if key not in self._maxima:
+            figures = self._measure_plan(maximum_plan(load), load.memory_gib, MAXIMUM_OF)
+            self._maxima[key] = figures["adds per_s"]
+        return max(round(self._maxima[key] * load.share), 1)
 
     def _measure_client(self, load: ClientLoad, subject: str) -> Figures:
         name = _CLUSTER_OF[subject]
@@ -114,6 +192,7 @@ class Runner:
         """With what is on the disk not in the page cache's way: it was written a moment ago."""
         system = self._make(subject, f"{subject}-start")
         system.forget()
+        memory.prime(_START_MEMORY_BYTES)
         try:
             system.start()
             if load.entries:
@@ -157,10 +236,10 @@ class Runner:
 
 
 def rounds(
-    root: Path, lines: list[Line], count: int, *, quick: bool
+    root: Path, lines: list[Line], count: int, quiet: QuietMachine, *, quick: bool
 ) -> Iterator[dict[str, dict[str, Figures]]]:
-    """The figures of each round."""
-    with Runner(root, random.Random(), quick=quick) as runner:
+    """The figures of each round. Raises DisturbedError if the machine does not become quiet."""
+    with Runner(root, random.Random(), quiet, quick=quick) as runner:
         for number in range(count):
             yield runner.round(lines, number)
 
@@ -183,8 +262,10 @@ def _figures(result: Result) -> Figures:
         raise BenchError(f"answers with a wrong code: {result.errors}")
     for name, part in (("adds", result.adds), ("reads", result.reads)):
         if part is not None:
-            for key in ("per_s", "p50_us", "p99_us", "p999_us", "max_us"):
+            for key in _MEASURED:
                 figures[f"{name} {key}"] = getattr(part, key)
+    if result.rate is not None:
+        figures.update({f"rate {key}": float(value) for key, value in asdict(result.rate).items()})
     if result.cost is not None:
         figures.update({key: value for key, value in asdict(result.cost).items() if value})
     return figures

@@ -4,7 +4,8 @@ A load is run once per round on each subject that a line names, and all its line
 Subjects (systems.py, clusters.py): bkbox by what it acknowledges after (``write``, ``sync``,
 ``journal``), ``interpreted`` (sync, without the compiled kernel), ``java`` (no journal) and
 ``java-journal``, ``limit`` (appends and acknowledges, no more), ``synced limit`` (with fdatasync)
-and ``sink`` (only acknowledges).
+and ``sink`` (only acknowledges). A subject that ends with ``by foreign`` is loaded by foreign.c instead of bkbox's load
+generator.
 """
 
 from __future__ import annotations
@@ -21,11 +22,43 @@ JAVA_FLUSH_S = 12.0
 """Java's bookie flushes what it holds every 10 s (flushInterval)."""
 
 RATE, TAIL = "per_s", "p999_us"
+BY_FOREIGN = " by foreign"
+
+RATE_SECONDS = 10.0
+RATE_READS = 0.1
+RATE_ENTRIES = 16_000
+"""To be read, over all ledgers."""
+
+MAXIMUM_OF = "java-journal"
+"""The bookie whose maximum decides about the rates that are a share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """One load on one bookie. ``memory_gib``: what a fast bookie takes for it (bench/memory.py)."""
+
+    name: str
+    command: str
+    plan: Plan
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class RateLoad:
+    """An open loop on one bookie: at ``per_s`` requests per second or, where that is None, at a ``share`` of what
+    Java's bookie takes in a closed loop of the same shape in the same round."""
+
+    name: str
+    command: str
+    plan: Plan
+    per_s: int | None
+    share: float | None
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignLoad:
+    """Adds by foreign.c and, for subjects without BY_FOREIGN, the same by bkbox's own load generator."""
 
     name: str
     command: str
@@ -51,7 +84,7 @@ class Start:
     entries: int
 
 
-AnyLoad = Load | ClientLoad | Start
+AnyLoad = Load | RateLoad | ForeignLoad | ClientLoad | Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +133,62 @@ def _load(
     )
 
 
-LOADS: tuple[AnyLoad, ...] = (
+def _rate_load(rate: float, size: int, ledgers: int) -> RateLoad:
+    """``rate``: requests per second, or below 1 a share of Java's maximum."""
+    per_s, share = (None, rate) if rate < 1 else (int(rate), None)
+    pace = f"{share:.0%} of Java's maximum" if share is not None else f"{per_s:,}/s"
+    payload = "1 KiB" if size == 1024 else f"{size} bytes"
+    name = f"rate {pace}, {payload}, {ledgers:,} ledger{'s' * (ledgers > 1)}"
+    shape = Shape(ledgers, 1 if ledgers == 1 else 16, 4096, size)
+    command = (
+        f"bkbox bench bookie --rate {per_s if share is None else 'N'} --reads {RATE_READS:.0%} "
+        f"--entries {RATE_ENTRIES} --ledgers {shape.ledgers} --connections {shape.connections} "
+        f"--size {size} --seconds {RATE_SECONDS:g}"
+    )
+    plan = Plan("adds", shape, RATE_SECONDS, WARMUP_S, RATE_ENTRIES, 0.0, 30.0)
+    return RateLoad(name, command, plan, per_s, share, 0.5 if share is None else 2.0)
+
+
+RATE_LOADS = tuple(
+    _rate_load(rate, size, ledgers)
+    for size in (1024, 100)
+    for ledgers in (1, 1000)
+    for rate in (1000, 10_000, 30_000, 0.5, 0.8)
+)
+
+
+def maximum_plan(load: RateLoad) -> Plan:
+    """The closed loop that finds a bookie's maximum for the shape of an open loop."""
+    shape = load.plan.shape
+    window = 1024 if shape.connections == 1 else 64
+    of = Shape(shape.ledgers, shape.connections, window, shape.size)
+    return Plan("adds", of, SECONDS, WARMUP_S, None, 0.0, 30.0)
+
+
+def _foreign_load(name: str, load: Load) -> ForeignLoad:
+    command = f"make bench-peers ARGS='--only \"{name}\"'"
+    return ForeignLoad(name, command, load.plan, load.memory_gib)
+
+
+_ADDS = (
     _load("w256", 16, 4, 256, 1024, memory_gib=3),
     _load("w16", 16, 4, 16, 1024),
     _load("w1", 4, 4, 1, 1024, memory_gib=0.25),
     _load("100 bytes", 16, 4, 256, 100),
     _load("1,000 ledgers", 1000, 16, 64, 1024, memory_gib=1.5),
     _load("10,000 ledgers", 10_000, 16, 64, 1024, memory_gib=1.5),
+)
+
+FOREIGN_LOADS = tuple(_foreign_load(f"foreign {load.name}", load) for load in _ADDS)
+
+LOADS: tuple[AnyLoad, ...] = (
+    *_ADDS,
     _load("hot reads", 16, 4, 64, 1024, kind="reads", entries=320_000),
     _load("catch-up", 16, 4, 64, 1024, kind="catchup", entries=640_000, settle_s=JAVA_FLUSH_S),
     _load("mixed", 16, 4, 64, 1024, kind="mixed", entries=640_000, settle_s=JAVA_FLUSH_S),
     _load("written", 16, 4, 256, 1024, settle_s=JAVA_FLUSH_S, memory_gib=0),
+    *RATE_LOADS,
+    *FOREIGN_LOADS,
     ClientLoad("client", "bkbox bench client", ClientPlan(3, 3, 2, 1000, 1024, SECONDS, WARMUP_S)),
     Start("start", "bkbox run", 0),
     Start("start with 1,000,000 entries", "bkbox run", 1_000_000),
@@ -146,6 +224,25 @@ def _limit(load: str, limit: str, theirs: str) -> Line:
     )
     return Line(text, load, limit, theirs, f"adds {RATE}", tail=f"adds {TAIL}")
 
+
+def _cost(what: str, load: str, ours: str, theirs: str) -> Line:
+    """CPU of all processes of a bookie: seconds per million requests are microseconds per request."""
+    return Line(f"CPU per {what}, µs: {ours}", load, ours, theirs, "cpu_s_per_million")
+
+
+RATE_LINES = tuple(
+    Line(
+        f"at a constant {load.name}",
+        load.name,
+        "sync",
+        "java-journal",
+        "adds p99_us",
+        at_most=0.5,
+        tail=f"adds {TAIL}",
+        tail_at_most=0.3,
+    )
+    for load in RATE_LOADS
+)
 
 LINES = (
     _adds("1 KiB, window 256: write", "w256", "write", "java", 2.5, 0.1),
@@ -187,6 +284,24 @@ LINES = (
         )
         for what, figure in (("appends", "adds"), ("reads", "reads"))
     ),
+    _cost("add, window 256", "w256", "write", "java"),
+    _cost("add, window 256", "w256", "sync", "java-journal"),
+    _cost("add, window 16", "w16", "sync", "java-journal"),
+    _cost("add, window 1", "w1", "sync", "java-journal"),
+    _cost("add of 100 bytes", "100 bytes", "sync", "java-journal"),
+    _cost("add, 1,000 ledgers", "1,000 ledgers", "sync", "java-journal"),
+    _cost("hot read", "hot reads", "sync", "java-journal"),
+    _cost("catch-up read", "catch-up", "sync", "java-journal"),
+    *(
+        Line(
+            f"context switches per add, {load}: sync",
+            load,
+            "sync",
+            "java-journal",
+            "switches_per_request",
+        )
+        for load in ("w256", "w16", "w1")
+    ),
     Line("write, of the limit", "w256", "write", "limit", f"adds {RATE}", at_least=0.75),
     *(
         Line(f"sync, of the limit that syncs: {load}", load, "sync", "synced limit", f"adds {RATE}")
@@ -208,4 +323,28 @@ LINES = (
     ),
     Line("interpreted, window 256", "w256", "interpreted", "sync", f"adds {RATE}"),
     Line("interpreted, hot reads", "hot reads", "interpreted", "sync", f"reads {RATE}"),
+    *RATE_LINES,
+    *(
+        Line(
+            f"{load.name}: bkbox as the foreign load sees it",
+            load.name,
+            f"sync{BY_FOREIGN}",
+            "sync",
+            f"adds {RATE}",
+            at_least=0.8,
+            at_most=1.25,
+        )
+        for load in FOREIGN_LOADS
+    ),
+    *(
+        Line(
+            f"{load.name}: sync",
+            load.name,
+            f"sync{BY_FOREIGN}",
+            f"java-journal{BY_FOREIGN}",
+            f"adds {RATE}",
+            tail=f"adds {TAIL}",
+        )
+        for load in FOREIGN_LOADS
+    ),
 )

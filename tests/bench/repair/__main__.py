@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from bkbox.base.ids import BookieId
+from bkbox.bench import memory
 from bkbox.bench.load import Load, Shape, measured
 from bkbox.bench.load_loop import ADD
 from bkbox.bench.server import temporary_folder
@@ -19,12 +22,14 @@ from bkbox.errors import BkboxError
 from bkbox.metadata import connect
 from tests.bench.peers.java import ZooKeeper
 from tests.bench.peers.report import machine, replace_between
+from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.bench.repair.ledgers import REPLICAS, Data, Looks, write
 from tests.bench.repair.sides import Bkbox, Java, Side
 from tests.harness.java import CHECKOUT, missing_reason
 from tests.harness.waiting import wait_for
 
 LOOK_S = 0.5
+PRIME_BYTES = 2 << 30
 SAMPLE = 40
 FOREGROUND = Shape(ledgers=64, connections=4, window=8, size=1024)
 FOREGROUND_LEDGER = 1 << 40
@@ -64,6 +69,7 @@ def main() -> int:
     parser.add_argument("--ledgers", type=int, default=10_000)
     parser.add_argument("--entries", type=int, default=500, help="of each ledger (500)")
     parser.add_argument("--size", type=int, default=100, help="bytes of payload (100)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds (3)")
     parser.add_argument("--only", choices=["bkbox", "java"], help="one side alone")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for each repair (900)")
     parser.add_argument("--dir", type=Path, default=Path.cwd(), help="where the bookies write")
@@ -75,26 +81,42 @@ def main() -> int:
         print(f"error: {reason}", file=sys.stderr)
         return 1
     data = Data(given.ledgers, given.entries, given.size)
-    found: dict[str, Figures] = {}
+    found: dict[str, list[Figures]] = {}
     kinds: list[type[Bkbox] | type[Java]] = [
         kind for kind in (Java, Bkbox) if given.only in (None, kind.name)
     ]
-    for kind in kinds:
-        with temporary_folder(given.dir) as root:
-            zookeeper = ZooKeeper(root / "zookeeper").start()
-            side = kind(root, zookeeper)
+    quiet = QuietMachine(strict=not given.no_report)
+    for number in range(given.rounds):
+        for kind in kinds if number % 2 == 0 else reversed(kinds):
             try:
-                found[kind.name] = measure(side, data, given.limit)
-            finally:
-                side.close()
-                zookeeper.kill()
-        say(f"{kind.name}: {asdict(found[kind.name])}")
+                figures = quiet.measure(
+                    f"round {number + 1}, {kind.name}",
+                    partial(one_side, kind, data, given.limit, given.dir),
+                )
+            except DisturbedError as error:
+                print(f"error: {error}: no report is written", file=sys.stderr)
+                return 1
+            found.setdefault(kind.name, []).append(figures)
+            say(f"{kind.name}: {asdict(figures)}")
     text = table(data, found)
     print(text)
     if not given.no_report and len(found) == 2:
         page = given.docs / "performance.md"
         page.write_text(replace_between(page.read_text(), "repair", text))
     return 0
+
+
+def one_side(kind: type[Bkbox] | type[Java], data: Data, limit_s: float, folder: Path) -> Figures:
+    """The figures of one round of a side, on new bookies."""
+    memory.prime(PRIME_BYTES)
+    with temporary_folder(folder) as root:
+        zookeeper = ZooKeeper(root / "zookeeper").start()
+        side = kind(root, zookeeper)
+        try:
+            return measure(side, data, limit_s)
+        finally:
+            side.close()
+            zookeeper.kill()
 
 
 def say(text: str) -> None:
@@ -185,11 +207,13 @@ def foreground(side: Side, begin: Callable[[], None]) -> Foreground:
     return Foreground(found.per_s, p99_us)
 
 
-def table(data: Data, found: dict[str, Figures]) -> str:
-    """In Markdown."""
-    ours, theirs = found.get("bkbox"), found.get("java")
+def table(data: Data, found: dict[str, list[Figures]]) -> str:
+    """In Markdown: medians of the rounds; of ratios, the least and the most, too."""
+    sides = [found.get(name, []) for name in ("bkbox", "java")]
+    rounds = max(map(len, sides))
     rows = [
-        f"{data.ledgers:,} ledgers, {data.total:,} entries of {data.size} bytes on three bookies. {machine()}.",
+        f"{data.ledgers:,} ledgers, {data.total:,} entries of {data.size} bytes on three bookies. Medians of {rounds} "
+        f"rounds (least, most). {machine()}.",
         "",
         "| what | bkbox | Apache's | ratio | target | |",
         "|---|--:|--:|--:|--:|---|",
@@ -199,42 +223,62 @@ def table(data: Data, found: dict[str, Figures]) -> str:
         ("bookie", "a lost bookie's copies are made anew: autorecovery against autorecovery"),
     )
     for field, text in names:
-        pair = [None if each is None else getattr(each, field) for each in (ours, theirs)]
-        rates = [None if each is None else each.per_s(data) for each in pair]
+        pair = [[getattr(each, field) for each in side] for side in sides]
+        rates = [[each.per_s(data) for each in side] for side in pair]
+        ours, theirs = map(_spread, rates)
+        rows.append(f"| {text}, entries/s | {ours} | {theirs} | {_ratio(rates, 1.5)}")
+        ours, theirs = (_spread([rate * data.entry_bytes / 1e6 for rate in side]) for side in rates)
+        rows.append(f"| the same, MB/s | {ours} | {theirs} | | | |")
+        ours, theirs = (_done(side, data) for side in pair)
+        rows.append(f"| the same, ledgers in seconds | {ours} | {theirs} | | | |")
+    pairs = [
+        (each.alone, each.beside)
+        for each in sides[0]
+        if each.alone is not None and each.beside is not None
+    ]
+    if pairs:
+        shares = [beside.per_s / alone.per_s for alone, beside in pairs]
+        alone_s, beside_s = (statistics.median(each[at].per_s for each in pairs) for at in (0, 1))
         rows.append(
-            f"| {text}, entries/s | {_figure(rates[0])} | {_figure(rates[1])} | {_ratio(rates, 1.5)}"
+            f"| adds/s of clients while the disk is filled, of what they are alone | {beside_s:,.0f} of {alone_s:,.0f} "
+            f"| | {_spread(shares)} | >= 0.8 | {_said(statistics.median(shares) >= 0.8)} |"
         )
-        sizes = [None if rate is None else rate * data.entry_bytes / 1e6 for rate in rates]
-        rows.append(f"| the same, MB/s | {_figure(sizes[0])} | {_figure(sizes[1])} | | | |")
-        done = [_done(each, data) for each in pair]
-        rows.append(f"| the same, ledgers in seconds | {done[0]} | {done[1]} | | | |")
-    if ours is not None and ours.alone is not None and ours.beside is not None:
-        rate = ours.beside.per_s / ours.alone.per_s
-        tail = ours.beside.p99_us / ours.alone.p99_us
-        shown = f"{ours.beside.per_s:,.0f} of {ours.alone.per_s:,.0f}"
+        tails = [beside.p99_us / alone.p99_us for alone, beside in pairs]
+        alone_ms, beside_ms = (
+            statistics.median(each[at].p99_us for each in pairs) / 1000 for at in (0, 1)
+        )
         rows.append(
-            f"| adds/s of clients while the disk is filled, of what they are alone | {shown} | | {rate:.2f} | "
-            f">= 0.8 | {_said(rate >= 0.8)} |"
+            f"| their p99 | {beside_ms:,.2f} instead of {alone_ms:,.2f} ms | | {_spread(tails)} "
+            f"| <= 2 | {_said(statistics.median(tails) <= 2)} |"
         )
-        shown = f"{ours.beside.p99_us / 1000:,.2f} instead of {ours.alone.p99_us / 1000:,.2f} ms"
-        rows.append(f"| their p99 | {shown} | | {tail:.2f} | <= 2 | {_said(tail <= 2)} |")
     return "\n".join(rows)
 
 
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+def _figure(value: float) -> str:
+    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
 
-def _ratio(rates: list[float | None], target: float) -> str:
-    ours, theirs = rates
-    if ours is None or not theirs:
-        return " | | |"
-    return f"{ours / theirs:.2f} | >= {target} | {_said(ours / theirs >= target)} |"
-
-
-def _done(repaired: Repaired | None, data: Data) -> str:
-    if repaired is None:
+def _spread(values: list[float]) -> str:
+    """Median (least, most); empty without values."""
+    if not values:
         return ""
+    middle, least, most = map(_figure, (statistics.median(values), min(values), max(values)))
+    return f"{middle} ({least}, {most})"
+
+
+def _ratio(rates: list[list[float]], target: float) -> str:
+    """Of each round, as median and extremes."""
+    ratios = [ours / theirs for ours, theirs in zip(*rates, strict=False) if theirs]
+    if not ratios:
+        return " | | |"
+    return f"{_spread(ratios)} | >= {target} | {_said(statistics.median(ratios) >= target)} |"
+
+
+def _done(repairs: list[Repaired], data: Data) -> str:
+    """Of the round with the median duration."""
+    if not repairs:
+        return ""
+    repaired = sorted(repairs, key=lambda each: each.per_s(data))[len(repairs) // 2]
     cut = "" if repaired.ledgers == data.ledgers else ", then cut"
     return f"{repaired.ledgers:,} in {repaired.seconds:,.0f}{cut}"
 

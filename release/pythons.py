@@ -14,6 +14,7 @@ _USABLE = (
     "import ensurepip, os, sys, sysconfig, venv; sys.exit(f'{sys.version_info.major}.{sys.version_info.minor}' != "
     "sys.argv[1] or not os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h')))"
 )
+_HEADERS = "import sysconfig; print(sysconfig.get_path('include')); print(sysconfig.get_config_var('MULTIARCH') or '')"
 
 
 def supported(pyproject: str) -> list[str]:
@@ -37,6 +38,14 @@ def find(version: str) -> Path:
         f"no python{version} with venv and headers on PATH: apt install python{version}-venv python{version}-dev, "
         f"or uv python install {version}"
     )
+
+
+def headers(python: Path) -> tuple[Path, str]:
+    """The folder of its C headers, and Debian's name of the machine that it was made for, such as x86_64-linux-gnu."""
+    words = [str(python), "-c", _HEADERS]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=True)
+    include, machine = done.stdout.splitlines()
+    return Path(include), machine
 
 
 def _candidates(version: str) -> list[str]:

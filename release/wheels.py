@@ -46,17 +46,34 @@ def cross(tree: Path, version: str) -> None:
     compiler = f"{CROSS}-linux-gnu-gcc"
     if shutil.which(compiler) is None:
         raise NotMadeError(f"{compiler} is not installed: apt install gcc-{CROSS}-linux-gnu")
+    python = pythons.find(version)
+    headers = WORK / f"python{version}-{CROSS}-headers"
+    link_headers(*pythons.headers(python), headers)
     _build(
         tree,
-        pythons.find(version),
+        python,
         WORK / f"python{version}-{CROSS}",
         {
             "CC": compiler,
+            "CPPFLAGS": f"-I{headers}",
             "LDSHARED": f"{compiler} -shared",
             "_PYTHON_HOST_PLATFORM": f"linux-{CROSS}",
             "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version.replace('.', '')}-{CROSS}-linux-gnu.so",
         },
     )
+
+
+def link_headers(include: Path, machine: str, folder: Path) -> None:
+    """Fill ``folder`` for the cross compiler's include path with what the headers in ``include`` need there.
+
+    Debian's ``pyconfig.h`` includes the one of the compiler's machine, ``<aarch64-linux-gnu/python3.13/pyconfig.h>``,
+    and only that of the machine at hand is installed. Others have no such folders; then it stays empty.
+    """
+    folder.mkdir(parents=True)
+    installed = include.parent / machine / include.name
+    if machine and installed.is_dir():
+        (folder / f"{CROSS}-linux-gnu").mkdir()
+        (folder / f"{CROSS}-linux-gnu" / include.name).symlink_to(installed)
 
 
 def _build(tree: Path, python: Path, work: Path, environ: Mapping[str, str] | None = None) -> Path:

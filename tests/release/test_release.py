@@ -50,6 +50,22 @@ def test_a_python_that_is_there_and_one_that_is_not(monkeypatch: pytest.MonkeyPa
         pythons.find("3.99")
 
 
+def test_a_cross_compiler_finds_the_headers_of_debian_s_python(tmp_path: Path) -> None:
+    include, machine = pythons.headers(pythons.find(f"3.{sys.version_info.minor}"))
+    assert (include / "Python.h").is_file()
+    assert machine == "" or "linux" in machine
+    own = tmp_path / "include" / "x86_64-linux-gnu" / "python3.99"
+    own.mkdir(parents=True)
+    (own / "pyconfig.h").write_text("#define SIZEOF_LONG 8\n")
+    wheels.link_headers(
+        tmp_path / "include" / "python3.99", "x86_64-linux-gnu", tmp_path / "debian"
+    )
+    found = tmp_path / "debian" / "aarch64-linux-gnu" / "python3.99" / "pyconfig.h"
+    assert found.read_text() == "#define SIZEOF_LONG 8\n"
+    wheels.link_headers(tmp_path / "opt" / "python3.99", "x86_64-linux-gnu", tmp_path / "other")
+    assert list((tmp_path / "other").iterdir()) == []
+
+
 def test_constraints_have_versions_and_markers_and_no_hashes() -> None:
     one = "a==1 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n    # via b\n"
     lock = one + "b==2 ; os_name == 'nt' \\\n    --hash=sha256:22\n"

@@ -82,7 +82,7 @@ async def _power(config: Config, wait_s: float) -> list[Finding]:
     if config.ack_after != "write":
         return []
     try:
-        found = await power_domain.look(config, wait_s)
+        found = await power_domain.check(config, wait_s)
     except BkboxError:
         return []
     if found:

@@ -43,17 +43,17 @@ def _of_disk(found: Finding, disk: Disk, config: str) -> StatusWarning:
     if disk.in_service:
         return StatusWarning(f"{found.why}; the next start treats it as a host crash", replace)
     again = "; it is tried again by itself" if disk.error is not None else ""
-    replaceable = (disk.in_doubt or disk.trouble) and not disk.waits
+    replaceable = (disk.placement_unknown or disk.trouble) and not disk.waits
     command = replace if replaceable else found.command
     return StatusWarning(f"{found.why}{again}", remedy(disk) if is_full(disk) else command)
 
 
 def _of_supervisor(bookie: Supervisor, status: Status) -> Iterator[Finding]:
-    if bookie.intents.of_bookie:
-        why = ", ".join(sorted(bookie.intents.of_bookie))
+    if bookie.readonly_requests.of_bookie:
+        why = ", ".join(sorted(bookie.readonly_requests.of_bookie))
         yield registry.READ_ONLY.warn(f"the bookie takes no entries, as was asked for ({why})")
     for disk in bookie.disks:
-        if disk.intents:
+        if disk.readonly_requests:
             yield registry.READ_ONLY.warn(
                 f"disk {disk.path} takes no entries, as was asked for",
                 command=f"bkbox disk read-only {disk.path} --off --config {{config}}",

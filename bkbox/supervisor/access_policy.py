@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 5.0
+_CHECK_EVERY_S = 5.0
 
 
 def order_of(config: Config) -> SetAccessPolicy:
@@ -89,42 +89,42 @@ def _users(path: Path | None) -> dict[str, str]:
     return read_users(path, "auth_users_file")
 
 
-def _door(config: Config) -> TcpAccess | None:
+def _tcp_access_of(config: Config) -> TcpAccess | None:
     if not config.http_listen:
         return None
-    from bkbox.api.admin.tcp_access import door_of
+    from bkbox.api.admin.tcp_access import tcp_access_of
 
-    return door_of(config)
+    return tcp_access_of(config)
 
 
 class Credentials:
-    """The last usable access policies: ``order`` for the front-end, ``door`` for the admin API's TCP port, None without
-    one."""
+    """The last usable access policies: ``order`` for the front-end, ``tcp_access`` for the admin API's TCP port, None
+    without one."""
 
     def __init__(self) -> None:
         self.order = SetAccessPolicy()
-        self.door: TcpAccess | None = None
+        self.tcp_access: TcpAccess | None = None
         self._seen: dict[Path, _State] = {}
         self._next_s = 0.0
 
-    def take(self, config: Config) -> None:
+    def load(self, config: Config) -> None:
         """Read the files that this configuration names. On BootError nothing has changed."""
         seen = _seen(config)
-        self.order, self.door = order_of(config), _door(config)
+        self.order, self.tcp_access = order_of(config), _tcp_access_of(config)
         self._seen = seen
 
-    def look(self, config: Config, now_s: float) -> bool:
+    def reload_if_changed(self, config: Config, now_s: float) -> bool:
         """Read the files again if one has changed, checked every few seconds. Returns True if new ones were put in
         force."""
         if now_s < self._next_s:
             return False
-        self._next_s = now_s + _LOOK_EVERY_S
+        self._next_s = now_s + _CHECK_EVERY_S
         seen = _seen(config)
         if seen == self._seen:
             return False
         self._seen = seen
         try:
-            self.order, self.door = order_of(config), _door(config)
+            self.order, self.tcp_access = order_of(config), _tcp_access_of(config)
         except BootError as error:
             log.error("what was there before stays in use: %s", error)
             return False

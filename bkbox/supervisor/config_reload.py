@@ -66,7 +66,7 @@ def reload(
     changed = config_changes.applied(bookie.config, found, changes)
     if dry_run:
         return changes
-    bookie.credentials.take(changed)
+    bookie.credentials.load(changed)
     bookie.tell_credentials()
     bookie.config = changed
     if changes:

@@ -42,7 +42,7 @@ from bkbox.supervisor.boot.startup_resources import StartupResources
 from bkbox.supervisor.disks import drain_marker
 from bkbox.supervisor.disks.disk_inspection import Directory, DirState
 from bkbox.supervisor.disks.disks import Disk
-from bkbox.supervisor.disks.drain import ANSWER_S, Drains, same_folder
+from bkbox.supervisor.disks.drain import RESPONSE_TIMEOUT_S, Drains, same_folder
 
 if TYPE_CHECKING:
     from bkbox.config.schema import Config
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         def begin_run(self, disk: Disk) -> None: ...
         def keep_disk(self, base: StartupResources, disk: Disk) -> None: ...
         async def start_disk(self, base: StartupResources, disk: Disk) -> None: ...
-        async def answer_on(self, path: Path) -> None: ...
+        async def serve_on(self, path: Path) -> None: ...
 
 
 log = logging.getLogger(__name__)
@@ -82,10 +82,10 @@ class DiskChanges:
         """Add a disk that the configuration file newly names. Returns notes for the operator."""
         async with self._one:
             bookie = self._bookie
-            config = self._newly_named(path, gone=None)
+            config = self._newly_named(path, failed=None)
             socket_before = admin_socket_path(bookie.config)
-            said = self._require_usable(path)
-            await self._look(config, path)
+            notes = self._require_usable(path)
+            await self._inspect(config, path)
             lock = DiskLock(path)
             try:
                 disk = await self._prepare(config, path, lock, in_place_of={})
@@ -94,21 +94,21 @@ class DiskChanges:
                 raise
             bookie.disks.append(disk)
             joins = messages.DiskJoins(disk=disk.uuid, path=str(path))
-            said += await self._bring_up(disk, joins)
-            return [*said, *await self._answer_commands(socket_before)]
+            notes += await self._bring_up(disk, joins)
+            return [*notes, *await self._serve_commands(socket_before)]
 
-    def _newly_named(self, path: Path, gone: Disk | None) -> Config:
+    def _newly_named(self, path: Path, failed: Disk | None) -> Config:
         """The running configuration with the disks that the file names now. Apart from these the disks must be the
         same."""
         bookie = self._bookie
         named = configuration.load(bookie.config.path, os.environ).disks
-        wanted = {disk.path for disk in bookie.disks if disk is not gone} | {path}
-        if set(named) != wanted:
+        expected = {disk.path for disk in bookie.disks if disk is not failed} | {path}
+        if set(named) != expected:
             paths = [disk.path for disk in bookie.disks]
-            if gone is None:
+            if failed is None:
                 paths.append(path)
             else:
-                paths[paths.index(gone.path)] = path
+                paths[paths.index(failed.path)] = path
             raise DiskChangeError(
                 f"{bookie.config.path} names other disks than the bookie is to have. Put this line there, and give the "
                 f"command again: {_line(paths)}"
@@ -120,21 +120,21 @@ class DiskChanges:
         if not path.is_dir():
             raise DiskChangeError(f"{path} is not there: mount the disk, or make the folder, first")
         device = path.stat().st_dev
-        beside = []
+        same_device = []
         for disk in self._bookie.disks:
             if disk.path == path or not disk.path.exists():
                 continue
             if same_folder(disk.path, path):
                 raise DiskChangeError(f"{path} is the same folder as {disk.path}: use one of them")
             if disk.path.stat().st_dev == device:
-                beside.append(str(disk.path))
-        if not beside:
+                same_device.append(str(disk.path))
+        if not same_device:
             return []
         return [
-            f"warning: {path} is on the same file system as {', '.join(beside)}: they fill up and fail together"
+            f"warning: {path} is on the same file system as {', '.join(same_device)}: they fill up and fail together"
         ]
 
-    async def _look(self, config: Config, path: Path) -> cookies.Evidence:
+    async def _inspect(self, config: Config, path: Path) -> cookies.Evidence:
         """Check that the new disk is empty and all other disks are in order."""
         evidence = await cookies.gather(config, self._base.store, self._files)
         found = _item(evidence, path)
@@ -152,12 +152,12 @@ class DiskChanges:
         self, config: Config, path: Path, lock: DiskLock, in_place_of: Mapping[str, str]
     ) -> Disk:
         """Write the cookies and prepare the new disk. The bookie runs with the new configuration from then on."""
-        from bkbox.supervisor.boot.cookie_repair import carry_out  # it can format disks
+        from bkbox.supervisor.boot.cookie_repair import execute  # it can format disks
 
         bookie = self._bookie
-        evidence = await self._look(config, path)  # again, now under the disk's lock
+        evidence = await self._inspect(config, path)  # again, now under the disk's lock
         bookie.use_folder(path)
-        await carry_out(evidence, self._base.store, self._files, in_place_of=in_place_of)
+        await execute(evidence, self._base.store, self._files, in_place_of=in_place_of)
         bookie.config = config
         prepared = _item(await cookies.gather(config, self._base.store, self._files), path)
         assert prepared.identity is not None
@@ -168,19 +168,19 @@ class DiskChanges:
 
     async def _bring_up(self, disk: Disk, joins: messages.DiskJoins) -> list[str]:
         bookie = self._bookie
-        said = []
+        notes = []
         disk.listed = not joins.replaces
         bookie.begin_run(disk)
         await self.drains.tell_frontend(joins)
         try:
             await bookie.start_disk(self._base, disk)
         except (BkboxError, OSError) as error:
-            said.append(
+            notes.append(
                 f"warning: its worker is not up yet, and is tried again: {error_text(error)}"
             )
         bookie.keep_disk(self._base, disk)
-        await self.drains.tell_room()
-        return said
+        await self.drains.publish_free_space()
+        return notes
 
     # ---- replace ------------------------------------------------------------------------------------
 
@@ -193,12 +193,12 @@ class DiskChanges:
                     f"{old.path} works: drain it (bkbox disk drain), so that nothing has to come back from other "
                     "bookies"
                 )
-            config = self._newly_named(path, gone=old)
+            config = self._newly_named(path, failed=old)
             socket_before = admin_socket_path(self._bookie.config)
-            said = self._require_usable(path)
-            await self._look(config, path)
+            notes = self._require_usable(path)
+            await self._inspect(config, path)
             if dry_run:
-                return said
+                return notes
             if old.child is not None:
                 old.child.kill()
             await self._end_worker(old)
@@ -206,12 +206,12 @@ class DiskChanges:
             try:
                 disk = await self._lock_and_prepare(config, path, old)
             except BaseException:
-                self._take_back(old)
+                self._restore(old)
                 raise
             self._bookie.disks[self._bookie.disks.index(old)] = disk
             joins = messages.DiskJoins(disk=disk.uuid, path=str(path), replaces=old.uuid)
-            said += await self._bring_up(disk, joins)
-            return [*said, *await self._answer_commands(socket_before)]
+            notes += await self._bring_up(disk, joins)
+            return [*notes, *await self._serve_commands(socket_before)]
 
     async def _lock_and_prepare(self, config: Config, path: Path, old: Disk) -> Disk:
         lock = DiskLock(path)
@@ -221,7 +221,7 @@ class DiskChanges:
             lock.release()
             raise
 
-    def _take_back(self, old: Disk) -> None:
+    def _restore(self, old: Disk) -> None:
         """Undo a refused replacement: everything about the failed disk is as before."""
         with contextlib.suppress(BkboxError):
             old.lock = DiskLock(old.path)
@@ -231,7 +231,7 @@ class DiskChanges:
 
     async def remove(self, disk: Disk) -> list[str]:
         """Remove a disk that holds no ledgers. Returns what is left for the operator to do."""
-        from bkbox.supervisor.boot.cookie_repair import carry_out
+        from bkbox.supervisor.boot.cookie_repair import execute
 
         async with self._one:
             bookie = self._bookie
@@ -243,7 +243,7 @@ class DiskChanges:
                 raise DiskChangeError(
                     f"{disk.path} holds {held} and takes new ones: drain it first (bkbox disk drain {disk.path})"
                 )
-            async with bookie.moving.lock:  # no ledger is migrated to it meanwhile
+            async with bookie.migrator.lock:  # no ledger is migrated to it meanwhile
                 await self._require_empty(disk)
                 left = tuple(other.path for other in bookie.disks if other is not disk)
                 config = dataclasses.replace(bookie.config, disks=left)
@@ -253,7 +253,7 @@ class DiskChanges:
                     plan = cookies.plan_of(evidence)
                     if plan.refusal is not None:
                         raise DiskChangeError(plan.refusal)
-                    await carry_out(evidence, self._base.store, self._files)
+                    await execute(evidence, self._base.store, self._files)
                 except BkboxError:
                     drain_marker.note(self._files, disk.path, draining=True)
                     raise
@@ -263,17 +263,17 @@ class DiskChanges:
                 await self.drains.tell_frontend(messages.DiskLeaves(disk=disk.uuid))
                 await self._end_worker(disk)
             disk.lock.release()
-            said = f"put this into {config.path}, or the next start refuses: {_line(config.disks)}"
-            return [said, *await self._answer_commands(socket_before)]
+            notes = f"put this into {config.path}, or the next start refuses: {_line(config.disks)}"
+            return [notes, *await self._serve_commands(socket_before)]
 
-    async def _answer_commands(self, socket_before: Path) -> list[str]:
+    async def _serve_commands(self, socket_before: Path) -> list[str]:
         """Answer commands on the admin socket's new path. Without `run_dir` the socket is on the first disk, which may
         have changed."""
         path = admin_socket_path(self._bookie.config)
         if path == socket_before and path.exists():
             return []
         try:
-            await self._bookie.answer_on(path)
+            await self._bookie.serve_on(path)
         except BkboxError as error:
             return [f"warning: the bookie does not answer commands on {path}: {error}"]
         return [
@@ -288,14 +288,14 @@ class DiskChanges:
             )
         left, after, more = 0, -1, True
         while more:
-            page = await disk.call(messages.ListLedgers(after=after), ANSWER_S)
+            page = await disk.call(messages.ListLedgers(after=after), RESPONSE_TIMEOUT_S)
             assert isinstance(page, messages.Page)
             for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
                 left, after = left + 1, ledger
             more = page.more
-        moves = await disk.call(messages.ListMigrations(), ANSWER_S)
-        assert isinstance(moves, messages.MigrationList)
-        left += len(moves.leaving)
+        migrations = await disk.call(messages.ListMigrations(), RESPONSE_TIMEOUT_S)
+        assert isinstance(migrations, messages.MigrationList)
+        left += len(migrations.leaving)
         if left:
             raise DiskChangeError(
                 f"{counted(left, 'ledger', 'are')} left on {disk.path}: see how its drain does (bkbox job "
@@ -308,12 +308,12 @@ class DiskChanges:
         if disk.keeping is not None:
             disk.keeping.cancel()
             await asyncio.gather(disk.keeping, return_exceptions=True)
-        disk.in_service = disk.settled = False
+        disk.in_service = disk.recovered = False
         if disk.child is None or not disk.child.running:
             return
         with contextlib.suppress(BkboxError, TimeoutError):
-            answer = await disk.call(messages.Stop(), self._bookie.config.stop_timeout_s)
-            if isinstance(answer, messages.Stopped) and answer.clean and disk.run is not None:
+            response = await disk.call(messages.Stop(), self._bookie.config.stop_timeout_s)
+            if isinstance(response, messages.Stopped) and response.clean and disk.run is not None:
                 markers.clear(self._files, disk.path, disk.run)
         await disk.child.end(_END_S)
 

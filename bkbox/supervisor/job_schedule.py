@@ -70,22 +70,22 @@ def due(
     limbo: bool,
     now_ms: int,
     began_ms: int = 0,
-    was_away: bool = False,
+    was_down: bool = False,
 ) -> list[JobKind]:
     """The kinds of jobs to start now, without arguments. ``limbo``: True if a disk in service has ledgers in limbo;
-    ``began_ms``: start of the bookie; ``was_away``: entries may have been written without it or one of its disks."""
+    ``began_ms``: start of the bookie; ``was_down``: entries may have been written without it or one of its disks."""
     up_s = (now_ms - began_ms) / 1000
-    wanted = [
+    due = [
         (each.kind, every_s)
         for each in PERIODIC
         if (every_s := each.every_s(config)) is not None
         and (up_s >= min(each.first_after_s, every_s) or registry.last(each.kind, {}) is not None)
     ]
     if limbo:
-        wanted.append((JobKind.LIMBO, _LIMBO_AGAIN_S))
-    if was_away:
-        wanted.append((JobKind.CHECK, 0.0))
-    return [kind for kind, every_s in wanted if _may_start(registry, kind, every_s, now_ms)]
+        due.append((JobKind.LIMBO, _LIMBO_AGAIN_S))
+    if was_down:
+        due.append((JobKind.CHECK, 0.0))
+    return [kind for kind, every_s in due if _may_start(registry, kind, every_s, now_ms)]
 
 
 def _may_start(registry: Registry, kind: JobKind, every_s: float, now_ms: int) -> bool:

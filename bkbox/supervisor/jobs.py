@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 0.5
+_POLL_EVERY_S = 0.5
 _SAVE_PROGRESS_EVERY_S = 5.0
 _ASK_TIMEOUT_S = 5.0
 _SAVE_TIMEOUT_S = 5.0
@@ -61,12 +61,12 @@ AS_CONFIGURED = -1
 class Jobs:
     """The jobs of one bookie. ``bookie``: provides the disks, the configuration and the repair process."""
 
-    def __init__(self, bookie: WorkingBookie, file: JobFile, *, was_away: bool = False) -> None:
-        """``was_away``: the bookie has run before, and entries may have been written without it since."""
+    def __init__(self, bookie: WorkingBookie, file: JobFile, *, was_down: bool = False) -> None:
+        """``was_down``: the bookie has run before, and entries may have been written without it since."""
         self._bookie = bookie
         self._file = file
         self.registry = file.load([disk.path for disk in bookie.disks])
-        self.must_check = was_away and not any(map(_is_check, self.registry.active()))
+        self.must_check = was_down and not any(map(_is_check, self.registry.active()))
         """The copies on the disks were not compared since an absence, and no job is at it."""
         self._began_ms = _now_ms()
         self.registry.process_ended(self._began_ms, None)
@@ -115,7 +115,7 @@ class Jobs:
             await self._start_due()
             if self._changed and time.monotonic() - self._saved_s >= _SAVE_PROGRESS_EVERY_S:
                 await self.save()
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
 
     async def _start_due(self) -> None:
         if self.must_check:  # a check that only follows open ledgers gives way to a new one
@@ -130,7 +130,7 @@ class Jobs:
             limbo=limbo,
             now_ms=_now_ms(),
             began_ms=self._began_ms,
-            was_away=self.must_check,
+            was_down=self.must_check,
         )
         stats = [disk.stats for disk in self._bookie.disks if disk.usable]
         stored = sum(each.get("total_bytes", 0) - each.get("free_bytes", 0) for each in stats)
@@ -246,9 +246,9 @@ class Jobs:
             if disk.usable and not disk.trouble and (before is None or before.done()):
                 self._saving[disk.uuid] = asyncio.ensure_future(self._save_to(disk))
         if self._saving:
-            _done, late = await asyncio.wait(self._saving.values(), timeout=_SAVE_TIMEOUT_S)
-            if late:
-                log.warning("%d disks are slow to take the history of jobs", len(late))
+            _done, unsaved = await asyncio.wait(self._saving.values(), timeout=_SAVE_TIMEOUT_S)
+            if unsaved:
+                log.warning("%d disks are slow to take the history of jobs", len(unsaved))
 
     async def _save_to(self, disk: Disk) -> None:
         """Write until the disk has the newest history: it may change while an older one is written."""

@@ -29,7 +29,7 @@ class QuotaState:
         self._pages: list[bytes] = []
         self._coming: list[bytes] = []
 
-    def take(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         """Takes one of QUOTA_NEWS. A message from a repair worker that does not know yet that quotas were removed is
         ignored."""
         if not self._bookie.config.quotas:

@@ -78,7 +78,7 @@ from bkbox.supervisor.service.child_progress import Progress
 from bkbox.supervisor.service.mdns import announced
 from bkbox.supervisor.service.sd_notify import ServiceManager
 from bkbox.supervisor.service.service_info import service_info_of
-from bkbox.supervisor.service.systemd_watchdog import WatchdogNotifier, look_every_s
+from bkbox.supervisor.service.systemd_watchdog import WatchdogNotifier, poll_every_s
 
 if TYPE_CHECKING:
     from bkbox.api.admin.routes import Route
@@ -144,15 +144,15 @@ class Supervisor:
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
         manager = manager or ServiceManager()
-        self.progress = Progress(self, look_every_s(manager))
-        self._attendance = WatchdogNotifier(self, manager, files, self.progress)
+        self.progress = Progress(self, poll_every_s(manager))
+        self._notifier = WatchdogNotifier(self, manager, files, self.progress)
         self._run = Incarnation(
             kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()), marks_active=True
         )
         self.witnessing = DiskWitnesses(files, self._bookie, config.run_dir)
-        self.moving = LedgerMigrator(lambda: self.frontend)
+        self.migrator = LedgerMigrator(lambda: self.frontend)
         self.changes: DiskChanges | None = None
-        self.intents = ReadOnlyRequests(self, files)
+        self.readonly_requests = ReadOnlyRequests(self, files)
         self.quotas = QuotaState(self)
         self._stack = contextlib.AsyncExitStack()
         self._base: StartupResources | None = None
@@ -162,7 +162,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._failure: BkboxError | None = None
         self._registration: Registration | None = None
-        self._keeper = ChildSupervisor(
+        self._child_supervisor = ChildSupervisor(
             config.restart_backoff_initial_s,
             config.restart_backoff_max_s,
             random.Random(),  # noqa: S311 jitter only
@@ -173,23 +173,25 @@ class Supervisor:
 
     async def run(self) -> int:
         """Starts, serves until told to stop, stops. Raises BkboxError if the bookie cannot start or go on."""
-        self.credentials.take(self.config)
+        self.credentials.load(self.config)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         clean = False
         async with contextlib.AsyncExitStack() as stack:
-            watching = self._keeper.run(self.progress.run())
+            watching = self._child_supervisor.run(self.progress.run())
             stack.callback(watching.cancel)
-            await stack.enter_async_context(self._attendance)
-            base = await self._run_or_stop(startup_resources.take(self.config, self._files, stack))
+            await stack.enter_async_context(self._notifier)
+            base = await self._run_or_stop(
+                startup_resources.acquire(self.config, self._files, stack)
+            )
             if base is None:
                 return 0
             self.instance_id, self.disks, self.listen = base.instance_id, base.disks, base.listen
             self._stack, self._base = stack, base
-            await self.answer_on(admin_socket_path(self.config))
-            await self._answer_on_tcp()
+            await self.serve_on(admin_socket_path(self.config))
+            await self._serve_on_tcp()
             try:
                 await self._run_or_stop(self._start(base))
                 async with announced(self):
@@ -200,17 +202,17 @@ class Supervisor:
             raise self._failure
         return 0 if clean else 1
 
-    async def answer_on(self, path: Path) -> None:
+    async def serve_on(self, path: Path) -> None:
         """Serves the admin API on this socket, too, until the bookie stops. Raises BootError."""
         handle = await admin.start(path, None, self._routes)
         self._stack.push_async_callback(handle.close)
 
-    async def _answer_on_tcp(self) -> None:
+    async def _serve_on_tcp(self) -> None:
         """Serves the admin API over TCP if configured. Raises BootError."""
         if not self.config.http_listen:
             return
         host, port = address_of(self.config.http_listen)
-        handle = await admin.start_tcp(host, port, self._routes, self._admin_door)
+        handle = await admin.start_tcp(host, port, self._routes, self._admin_tcp_access)
         self._stack.push_async_callback(handle.close)
         self.http_listen = join_address(*handle.address)
 
@@ -219,17 +221,17 @@ class Supervisor:
 
         config_reload.on_hangup(self, os.environ)
 
-    def _admin_door(self) -> TcpAccess:
-        assert self.credentials.door is not None
-        return self.credentials.door
+    def _admin_tcp_access(self) -> TcpAccess:
+        assert self.credentials.tcp_access is not None
+        return self.credentials.tcp_access
 
     async def _run_or_stop(self, start: Coroutine[object, object, _T]) -> _T | None:
         """Runs a start, which may take long (a replay, an unavailable metadata store). Returns None if the bookie has
         to stop before; the start is then cancelled."""
         starting = asyncio.ensure_future(start)
-        told = asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
         if not starting.done():
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
@@ -253,13 +255,15 @@ class Supervisor:
             "generation", lambda: self.witnessing.begin(base.store, self.disks)
         )
         self.phase = "dirty markers"
-        self.intents.load()
+        self.readonly_requests.load()
         for disk in self.disks:
             with sidelined.guarded(disk):
                 self.begin_run(disk)
             disk.draining = is_draining(self._files, disk.path)
         self.phase = "replay"
-        await asyncio.gather(*(self._open_at_boot(disk) for disk in self.disks if disk.begun))
+        await asyncio.gather(
+            *(self._open_at_boot(disk) for disk in self.disks if disk.marked_dirty)
+        )
         opened = [disk for disk in self.disks if not disk.trouble]
         sidelined.require_one(self.disks, opened)
         await self._account_for_losses(base, opened)
@@ -275,10 +279,10 @@ class Supervisor:
         self._keep_children(base)
         self.phase, self.state = "up", "running"
         await self.refresh()
-        self._attendance.look()
+        self._notifier.poll()
         self._on_ready(self.listen)
-        self._keeper.run(self._run_jobs(base))
-        self._keeper.run(self.witnessing.keep(base.store, self.disks))
+        self._child_supervisor.run(self._run_jobs(base))
+        self._child_supervisor.run(self.witnessing.keep(base.store, self.disks))
 
     async def _open(self, disk: Disk) -> None:
         try:
@@ -287,7 +291,7 @@ class Supervisor:
                 self.config,
                 self.witnessing,
                 self.child_pool,
-                lambda message, _fds: self._disk_says(disk, message),
+                lambda message, _fds: self._on_disk_message(disk, message),
             )
         except DiskFailedError as error:
             self.witnessing.fail(disk, self.disks, str(error))
@@ -300,33 +304,33 @@ class Supervisor:
     async def _account_for_losses(self, base: StartupResources, opened: list[Disk]) -> None:
         """Runs phase one if one of the disks just opened may have lost something. Then they may serve, and so may the
         disks that waited for them."""
-        async with self.moving.lock:
-            await self.moving.settle(self.disks)
+        async with self.migrator.lock:
+            await self.migrator.resolve(self.disks)
             opened = [disk for disk in self.disks if disk in opened or disk.is_waiting]
             absent = [disk for disk in self.disks if not disk.usable and disk not in opened]
             waiting = sidelined.waiting(opened, absent)
             others = [disk for disk in self.disks if disk not in waiting]
             present = [disk for disk in others if disk not in absent]
-            doubtful = self.moving.doubtful | await resolve_duplicate_ledgers(
-                others, self.moving.place
+            unresolved = self.migrator.unresolved | await resolve_duplicate_ledgers(
+                others, self.migrator.place
             )
-            if any(disk.may_have_lost for disk in present) or doubtful:
+            if any(disk.may_have_lost for disk in present) or unresolved:
                 self.phase_one = await self._when_available(
                     "phase one",
-                    lambda: open_disk.mark_losses(base.store, self._bookie, present, doubtful),
+                    lambda: open_disk.mark_losses(base.store, self._bookie, present, unresolved),
                 )
-            await self.moving.doubts_accounted_for(present)
+            await self.migrator.clear_unresolved(present)
             for disk in opened:
                 if disk in waiting:
                     disk.waits = True
                 else:
-                    await open_disk.settle(disk, self._files)
-                    self.witnessing.settle(disk, self.disks)
+                    await open_disk.finish_recovery(disk, self._files)
+                    self.witnessing.clear_failure(disk, self.disks)
 
     async def _stamp_replaced(self, base: StartupResources) -> None:
         """Stamps the cookies once all disks that replace a lost one are accounted for."""
         stamped = [disk for disk in self.disks if disk.needs_stamp]
-        if stamped and all(disk.settled for disk in stamped):
+        if stamped and all(disk.recovered for disk in stamped):
             await self._when_available("stamping cookies", lambda: self._stamp(base))
 
     async def _when_available(self, phase: str, step: Callable[[], Awaitable[_T]]) -> _T:
@@ -354,17 +358,17 @@ class Supervisor:
     async def _start_frontend(self, base: StartupResources) -> None:
         listening = asyncio.Event()
 
-        def says(message: messages.Message, _fds: list[int]) -> None:
+        def on_message(message: messages.Message, _fds: list[int]) -> None:
             if isinstance(message, messages.Listening):
                 listening.set()
             elif isinstance(message, messages.CheckLedger):
-                checks.take(message)
+                checks.start(message)
 
-        usable = [disk for disk in self.disks if disk.usable and not disk.in_doubt]
+        usable = [disk for disk in self.disks if disk.usable and not disk.placement_unknown]
         for disk in self.disks:
             disk.listed = False
-        begun = self.child_pool.take("frontend", self.config.bookie_id)
-        self.frontend = frontend = Child(begun, self.listen, says)
+        handle = self.child_pool.acquire("frontend", self.config.bookie_id)
+        self.frontend = frontend = Child(handle, self.listen, on_message)
         checks = LedgerChecks(base.store, frontend.control.send, RateLimited(log, time.monotonic))
         order = messages.OpenFrontend(
             frame_bytes_max=self.config.frame_bytes_max,
@@ -399,9 +403,11 @@ class Supervisor:
         """Connect a disk's worker with the front-end."""
         if self.frontend is None or not self.frontend.running or disk.child is None:
             return
-        if disk.in_doubt:
+        if disk.placement_unknown:
             return  # see ``_watch``
-        disk.child.control.send(messages.SetReadOnlyReasons(reasons=self.intents.of(disk)))
+        disk.child.control.send(
+            messages.SetReadOnlyReasons(reasons=self.readonly_requests.of(disk))
+        )
         front, back = link.pair()
         with front, back:
             disk.child.control.send(messages.AttachFrontend(), [back.fileno()])
@@ -416,17 +422,17 @@ class Supervisor:
     def _start_repair(self) -> None:
         config = self.config
 
-        def says(message: messages.Message, _fds: list[int]) -> None:
+        def on_message(message: messages.Message, _fds: list[int]) -> None:
             if isinstance(message, messages.JobReport) and self.jobs is not None:
                 self.jobs.report(message)
             elif isinstance(message, messages.OverQuota | messages.QuotaUse):
-                self.quotas.take(message)
+                self.quotas.receive(message)
             elif message.call and self.changes is not None:
-                self._keeper.run(self.changes.drains.answer(repair, message))
+                self._child_supervisor.run(self.changes.drains.respond(repair, message))
 
         self.quotas.begin()
-        begun = self.child_pool.take("repair", config.bookie_id)
-        self.repair = repair = Child(begun, config.bookie_id, says)
+        handle = self.child_pool.acquire("repair", config.bookie_id)
+        self.repair = repair = Child(handle, config.bookie_id, on_message)
         self.repair.control.send(repair_config.order_of(config))
         for disk in self.disks:
             self._link_repair(disk)
@@ -458,8 +464,8 @@ class Supervisor:
 
         async def revive_frontend() -> None:
             self.frontend_restarts += 1
-            async with self.moving.lock:
-                await self.moving.settle(self.disks)
+            async with self.migrator.lock:
+                await self.migrator.resolve(self.disks)
                 await self._start_frontend(base)
             if self.jobs is not None:
                 self.jobs.must_check = True
@@ -468,20 +474,20 @@ class Supervisor:
             self.repair_restarts += 1
             self._start_repair()
 
-        self._keeper.keep("the front-end", frontend, lambda _exit: None, revive_frontend)
+        self._child_supervisor.keep("the front-end", frontend, lambda _exit: None, revive_frontend)
 
         def lost_repair(_exit: Exit) -> None:
             if self.jobs is not None:
                 self.jobs.lost()
 
-        self._keeper.keep("the repair worker", repair, lost_repair, revive_repair)
-        self._keeper.run(self._watch())
+        self._child_supervisor.keep("the repair worker", repair, lost_repair, revive_repair)
+        self._child_supervisor.run(self._watch())
 
     async def start_disk(self, base: StartupResources, disk: Disk) -> None:
         """Starts the worker of a disk that is in use already, and puts it into service. Raises the error that it met,
         with the worker ended."""
         try:
-            if not disk.begun:
+            if not disk.marked_dirty:
                 self.begin_run(disk)
             await self._open(disk)
             await self._hold_new_ledgers(disk)
@@ -516,8 +522,8 @@ class Supervisor:
         if failed:  # its own marker may lack the failure
             disk.before = markers.carry_failure(self._files, disk.path, disk.before, failed)
         self.witnessing.join(disk)
-        self.intents.carry_over(disk)
-        disk.begun = True
+        self.readonly_requests.carry_over(disk)
+        disk.marked_dirty = True
 
     def _run_on(self, disk: Disk) -> Incarnation:
         """This run as the disk's marker describes it now. An unknown mount equals no other."""
@@ -562,17 +568,17 @@ class Supervisor:
         """Restarts the worker whenever it ends, until ``disk.keeping`` is cancelled."""
 
         def ended(_exit: Exit) -> None:
-            disk.in_service = disk.settled = disk.waits = False
+            disk.in_service = disk.recovered = disk.waits = False
 
-        async def revive() -> None:
+        async def restart() -> None:
             self._require_folders(disk)
             disk.restarts += 1
-            if disk.begun:
+            if disk.marked_dirty:
                 self._begin_again(disk)
             await self.start_disk(base, disk)
 
         what = f"the worker of disk {disk.path}"
-        disk.keeping = self._keeper.keep(what, lambda: disk.child, ended, revive)
+        disk.keeping = self._child_supervisor.keep(what, lambda: disk.child, ended, restart)
 
     async def _hold_new_ledgers(self, disk: Disk) -> None:
         """Makes the disk unavailable to the front-end: phase one must not put a ledger into limbo here that the
@@ -584,7 +590,7 @@ class Supervisor:
             ):  # the next front-end has not listed this disk
                 await self.frontend.control.call(messages.DiskUnavailable(disk=disk.uuid))
 
-    def _disk_says(self, disk: Disk, message: messages.Message) -> None:
+    def _on_disk_message(self, disk: Disk, message: messages.Message) -> None:
         if isinstance(message, messages.DiskFailed):
             disk.trouble = message.reason
             self.witnessing.fail(disk, self.disks, message.reason)
@@ -598,10 +604,13 @@ class Supervisor:
             await asyncio.sleep(_STATS_EVERY_S)
             await self.publish_mode()
             self.allow_new_ledgers()
-            if self.credentials.look(self.config, time.monotonic()):
+            if self.credentials.reload_if_changed(self.config, time.monotonic()):
                 self.tell_credentials()
-            if any(disk.in_doubt for disk in self.disks) and not self.moving.lock.locked():
-                await self._resolve_doubts()
+            if (
+                any(disk.placement_unknown for disk in self.disks)
+                and not self.migrator.lock.locked()
+            ):
+                await self._resolve_unknown_placements()
 
     def tell_credentials(self) -> None:
         if self.frontend is not None and self.frontend.running:
@@ -613,9 +622,9 @@ class Supervisor:
         if self._registration is not None:
             await self._registration.set_read_only(read_only)
 
-    async def _resolve_doubts(self) -> None:
-        async with self.moving.lock:
-            await self.moving.settle(self.disks)
+    async def _resolve_unknown_placements(self) -> None:
+        async with self.migrator.lock:
+            await self.migrator.resolve(self.disks)
         for disk in self.disks:
             if disk.usable and not disk.in_service:
                 self._link(disk)
@@ -626,7 +635,7 @@ class Supervisor:
         return self._registration.unregistered_s() if self._registration is not None else 0.0
 
     @property
-    def takes_new_ledgers(self) -> bool:
+    def accepts_new_ledgers(self) -> bool:
         """False after a long time without registration: the cluster may give the bookie up and copy its ledgers
         elsewhere."""
         return self.unregistered_s < self.config.metadata_lost_s
@@ -634,8 +643,8 @@ class Supervisor:
     def allow_new_ledgers(self) -> None:
         """Sends the permission to the front-end each time: a restarted front-end does not have it."""
         if self.frontend is not None and self.frontend.running:
-            news = free_space_message(self.disks, self._files, allowed=self.takes_new_ledgers)
-            self.frontend.control.send(news)
+            message = free_space_message(self.disks, self._files, allowed=self.accepts_new_ledgers)
+            self.frontend.control.send(message)
 
     @property
     def writable(self) -> bool:
@@ -670,11 +679,11 @@ class Supervisor:
     async def _run_jobs(self, base: StartupResources) -> None:
         from bkbox.supervisor.job_file import JobFile  # once the bookie is up
         from bkbox.supervisor.jobs import Jobs
-        from bkbox.supervisor.service.expired_maintenance import end_rests
+        from bkbox.supervisor.service.expired_maintenance import close_expired_windows
 
-        was_away = self.witnessing.generation > 1
-        self.jobs = Jobs(self, JobFile(self._files), was_away=was_away)
-        self._keeper.run(end_rests(base.store))
+        was_down = self.witnessing.generation > 1
+        self.jobs = Jobs(self, JobFile(self._files), was_down=was_down)
+        self._child_supervisor.run(close_expired_windows(base.store))
         await self.jobs.run()
 
     async def refresh(self) -> None:
@@ -696,8 +705,8 @@ class Supervisor:
     async def _stop(self) -> bool:
         """Stops everything that was started, in order; True if every disk was left clean."""
         self.phase, self.state = "stopping", "stopping"
-        self._attendance.look()
-        self._keeper.stop()
+        self._notifier.poll()
+        self._child_supervisor.stop()
         if self._registration is not None:
             with contextlib.suppress(MetadataError):
                 await self._registration.close()
@@ -729,13 +738,13 @@ class Supervisor:
             return False
         stopped = False
         with contextlib.suppress(BkboxError, TimeoutError):
-            answer = await disk.call(messages.Stop(), timeout_s=self.config.stop_timeout_s)
-            assert isinstance(answer, messages.Stopped)
-            stopped = answer.clean and disk.settled
-            if answer.durable is not None:
-                disk.stats = {**disk.stats, "durable": answer.durable}
-            if not answer.clean:
-                log.error("disk %s was not left clean: %s", disk.path, answer.reason)
+            response = await disk.call(messages.Stop(), timeout_s=self.config.stop_timeout_s)
+            assert isinstance(response, messages.Stopped)
+            stopped = response.clean and disk.recovered
+            if response.durable is not None:
+                disk.stats = {**disk.stats, "durable": response.durable}
+            if not response.clean:
+                log.error("disk %s was not left clean: %s", disk.path, response.reason)
         await disk.child.end(_CHILD_END_S)
         return stopped
 

@@ -11,7 +11,7 @@ import pytest
 
 from bkbox.base.ids import BookieId
 from bkbox.client.placement.topology import DEFAULT_RACK
-from bkbox.supervisor.boot.power_domain import judge
+from bkbox.supervisor.boot.power_domain import assess
 from tests.harness.fixtures import MakeBookie
 from tests.harness.mounts import MakeMount, run
 from tests.harness.processes import BookieProcess, bkbox
@@ -106,7 +106,7 @@ A, B, C = BookieId("a:1"), BookieId("b:1"), BookieId("c")
 def test_who_loses_power_together(
     hosts: dict[BookieId, str], racks: dict[BookieId, str], text: str
 ) -> None:
-    found = judge(hosts, racks or dict.fromkeys(hosts, DEFAULT_RACK))
+    found = assess(hosts, racks or dict.fromkeys(hosts, DEFAULT_RACK))
     assert bool(found) == bool(text)
     assert text in found
 

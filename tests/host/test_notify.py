@@ -43,7 +43,7 @@ def test_the_variables_are_taken_out() -> None:
         "WATCHDOG_PID": "7",
         "A": "b",
     }
-    manager = ServiceManager.taken_from(environ, 7)
+    manager = ServiceManager.from_environment(environ, 7)
     assert (manager.listens, manager.watchdog_s, environ) == (True, 30.0, {"A": "b"})
 
 
@@ -62,7 +62,7 @@ def test_the_variables_are_taken_out() -> None:
 def test_what_does_not_make_sense_is_left_alone(
     environ: dict[str, str], listens: bool, watchdog_s: float | None
 ) -> None:
-    manager = ServiceManager.taken_from(environ, 7)
+    manager = ServiceManager.from_environment(environ, 7)
     assert (manager.listens, manager.watchdog_s) == (listens, watchdog_s)
     assert environ == {}
 

@@ -208,15 +208,16 @@ async def start(
 
 
 async def start_tcp(
-    host: str, port: int, routes: Routes, door: Callable[[], TcpAccess]
+    host: str, port: int, routes: Routes, access: Callable[[], TcpAccess]
 ) -> AdminServer:
-    """Listens on a TCP port; 0 takes a free one. ``door`` returns the access that is in force now. Raises BootError."""
+    """Listens on a TCP port; 0 takes a free one. ``access`` returns the access that is in force now. Raises
+    BootError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        return AdminServer(listener, routes, door, lambda: door().context, lambda: None)
+        return AdminServer(listener, routes, access, lambda: access().context, lambda: None)
     except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
         listener.close()
         raise BootError(

@@ -52,7 +52,7 @@ class TcpAccess:
         return found
 
 
-def door_of(config: Config) -> TcpAccess:
+def tcp_access_of(config: Config) -> TcpAccess:
     """The access of a configuration with ``http_listen``. Raises BootError for files that cannot be used."""
     assert config.http_token_file is not None
     access = with_tokens(

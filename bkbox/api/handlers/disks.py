@@ -127,11 +127,15 @@ def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
     async def of_bookie(asked: Request) -> object:
         changes()
         on = asked.told(ReadOnly).wanted
-        return await bookie.intents.set_for_bookie({OPERATOR} if on else INTENTS, wanted=on)
+        return await bookie.readonly_requests.set_for_bookie(
+            {OPERATOR} if on else INTENTS, wanted=on
+        )
 
     async def of_disk(asked: Request) -> object:
         told = asked.told(ReadOnlyDisk)
-        await bookie.intents.set_for_disk(changes().drains.find(told.disk), wanted=told.wanted)
+        await bookie.readonly_requests.set_for_disk(
+            changes().drains.find(told.disk), wanted=told.wanted
+        )
         return []
 
     return (
@@ -186,10 +190,10 @@ def view_of(disk: Disk, stall: Stall | None) -> DiskView:
 def _state(disk: Disk, path: Path) -> tuple[str, str, str]:
     """State, reason, what to do."""
     failed = str(disk.stats.get("failed", "")) or disk.trouble
-    if disk.in_doubt:
+    if disk.placement_unknown:
         return (
             "in doubt",
-            disk.in_doubt,
+            disk.placement_unknown,
             "bring that disk back, or put another in its place (bkbox disk replace)",
         )
     if failed and disk.waits:

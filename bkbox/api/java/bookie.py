@@ -65,7 +65,9 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
 
     async def set_read_only(asked: Request) -> object:
         wanted = asked.told(SetReadOnly).readOnly
-        await bookie.intents.set_for_bookie({OPERATOR} if wanted else INTENTS, wanted=wanted)
+        await bookie.readonly_requests.set_for_bookie(
+            {OPERATOR} if wanted else INTENTS, wanted=wanted
+        )
         return await read_only(asked)
 
     async def ready(_asked: Request) -> object:

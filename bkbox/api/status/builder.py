@@ -48,7 +48,7 @@ def status_of(bookie: Supervisor, found: CollectedStatus) -> status.Status:
         instance_id=bookie.instance_id,
         listen=bookie.listen,
         state=bookie.state,
-        writable=bookie.state == "running" and bookie.writable and bookie.takes_new_ledgers,
+        writable=bookie.state == "running" and bookie.writable and bookie.accepts_new_ledgers,
         ack_after=config.ack_after,
         boot=status.Boot(bookie.phase, _boot_reasons(bookie), found.eta_s),
         read_only_reasons=_read_only_reasons(bookie, limbo),
@@ -80,7 +80,7 @@ def _read_only_reasons(bookie: Supervisor, limbo: int) -> tuple[str, ...]:
         reasons.append("ledgers in limbo")
     if bookie.state == "running" and not all(disk.listed for disk in bookie.disks):
         reasons.append(DISK_AWAY)
-    if not bookie.takes_new_ledgers:
+    if not bookie.accepts_new_ledgers:
         reasons.append(UNREGISTERED)
     return tuple(reasons)
 
@@ -105,7 +105,7 @@ def _disk(
     stalled = "" if stall is None else f"its worker {stall}"
     away = ""
     if bookie.state == "running" and not disk.in_service:
-        away = disk.in_doubt or "its worker is being started"
+        away = disk.placement_unknown or "its worker is being started"
     return status.DiskStatus(
         path=str(disk.path),
         disk=disk.uuid,

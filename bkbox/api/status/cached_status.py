@@ -111,7 +111,7 @@ class CachedStatus:
         instance_id = await self._store.instance_id()
         stored = await self._store.read_cookie(BookieId(config.bookie_id))
         evidence = await asyncio.to_thread(
-            cookies.look_at_disks, config, self._files, instance_id, stored
+            cookies.inspect_disks, config, self._files, instance_id, stored
         )
         self.cookies = cookie_report.view_of(evidence, str(config.path), _now_ms())
 

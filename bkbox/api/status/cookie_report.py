@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bkbox.api.admin.status import CookieField, Cookies
 from bkbox.errors import EncodingError
-from bkbox.supervisor.boot.cookies import Evidence, judge
+from bkbox.supervisor.boot.cookies import Evidence, compare
 from bkbox.wire.metadata import cookie as cookies
 from bkbox.wire.metadata.cookie import Cookie
 
@@ -14,7 +14,7 @@ METADATA = "metadata"
 
 def view_of(evidence: Evidence, config_path: str, now_ms: int) -> Cookies:
     """The cookies in all places, and the judgement's findings."""
-    report = judge(evidence, config_path)
+    report = compare(evidence, config_path)
     places = [(METADATA, None if evidence.stored is None else evidence.stored.value)]
     places += [(str(item.path), item.version) for item in evidence.directories]
     found = [

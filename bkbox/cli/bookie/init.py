@@ -139,7 +139,7 @@ def _say_what_would_be(path: Path, text: str) -> None:
 async def _shared_power(config: Config) -> str:
     """Why one power cut takes all bookies; empty if it does not, or the metadata store cannot tell."""
     try:
-        return await power_domain.look(config, config.metadata_wait_s)
+        return await power_domain.check(config, config.metadata_wait_s)
     except BkboxError:
         return ""
 

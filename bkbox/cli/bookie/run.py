@@ -62,7 +62,7 @@ def run(ctx: click.Context, config: Config) -> None:
     )
     _have_descriptors(config)
     faulthandler.enable()  # dumps the stacks if a watchdog ends it with SIGABRT
-    manager = ServiceManager.taken_from(os.environ, os.getpid())
+    manager = ServiceManager.from_environment(os.environ, os.getpid())
     # Before the supervisor handles these signals there is nothing to stop in order, only waiting children.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: sys.exit(ExitCode.OK))

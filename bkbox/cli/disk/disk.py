@@ -66,9 +66,9 @@ def list_disks(config: Config, output: Format) -> None:
     try:
         found = client.disks(admin_socket_path(config))
     except BookieNotRunningError as error:
-        from bkbox.supervisor.disks.offline_disks import look
+        from bkbox.supervisor.disks.offline_disks import inspect
 
-        found = look(config)
+        found = inspect(config)
         message(f"{error}; this is what is on the disks")
     if output != "table":
         print_document([asdict(each) for each in found], output)

@@ -23,8 +23,8 @@ from bkbox.supervisor.boot.cookies import (
     CookieReport,
     Evidence,
     RepairPlan,
+    compare,
     gather,
-    judge,
     plan_of,
     removed,
 )
@@ -53,14 +53,14 @@ async def write_to_metadata(store: MetadataStore, evidence: Evidence) -> None:
         await store.write_cookie(BookieId(str(evidence.expected.bookie_host)), data, version)
 
 
-async def carry_out(
+async def execute(
     evidence: Evidence,
     store: MetadataStore,
     files: Files,
     *,
     in_place_of: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Carry out the plan of plan_of(). What a crash in between must not forget is written first.
+    """Execute the plan of plan_of(). What a crash in between must not forget is written first.
 
     ``in_place_of`` maps the path of each empty replacement disk to the lost disk; nothing else counts as lost with one
     of these. The metadata store is written before the empty directories. A start is refused while they are empty, so no
@@ -86,7 +86,7 @@ async def carry_out(
             for loss in losses:
                 markers.record_failure(files, item.path, loss)
             if (
-                _journal_gone(evidence, stored)
+                _journal_lost(evidence, stored)
                 and markers.read_marker(files, item.path) is not None
             ):
                 markers.record_failure(files, item.path, "the journal was lost")
@@ -129,7 +129,7 @@ async def accept_older_metadata(evidence: Evidence, store: MetadataStore, files:
     found = [read_witness(files, item.path) for item in evidence.disks]
     seen = [each for each in found if each is not None]
     sequence = max((each.record.sequence for each in seen), default=0)
-    known = max(evidence.record.generation, evidence.record.begun)
+    known = max(evidence.record.generation, evidence.record.announced)
     generation = max((known, *(each.generation for each in seen)))
     record = BookieRecord(1 + max(sequence, evidence.record.sequence), generation, 0, {})
     bookie = BookieId(str(evidence.expected.bookie_host))
@@ -149,7 +149,7 @@ def _replacements(
     return [item for item in empty if str(item.path) in named]
 
 
-def _journal_gone(evidence: Evidence, stored: Cookie) -> bool:
+def _journal_lost(evidence: Evidence, stored: Cookie) -> bool:
     moved = (stored.journal_dir or "") != (evidence.expected.journal_dir or "")
     return moved or (evidence.journal is not None and evidence.journal.state is DirState.EMPTY)
 
@@ -160,17 +160,17 @@ def _journal_gone(evidence: Evidence, stored: Cookie) -> bool:
 async def inspect(config: Config) -> CookieReport:
     """The report that `bkbox cookie show` and `verify` print. Changes nothing."""
     async with await connect(config.metadata, config.metadata_wait_s) as store:
-        return judge(await gather(config, store, RealFiles()), str(config.path))
+        return compare(await gather(config, store, RealFiles()), str(config.path))
 
 
 async def plan_repair(config: Config, *, older_metadata: bool = False) -> RepairPlan:
     """The plan of `bkbox cookie repair`. Changes nothing."""
     async with await connect(config.metadata, config.metadata_wait_s) as store:
         evidence = await gather(config, store, RealFiles())
-    if not (older_metadata and evidence.store_behind):
+    if not (older_metadata and evidence.store_rollback):
         return plan_of(evidence)
-    plan = plan_of(replace(evidence, store_behind=""))
-    step = f"go on with a metadata store that is behind the disks ({evidence.store_behind})"
+    plan = plan_of(replace(evidence, store_rollback=""))
+    step = f"go on with a metadata store that is behind the disks ({evidence.store_rollback})"
     return plan if plan.refusal is not None else RepairPlan([step, *plan.steps])
 
 
@@ -178,17 +178,17 @@ async def apply_repair(config: Config, *, older_metadata: bool = False) -> None:
     """Carry out the repair with the disks locked. ``older_metadata`` accepts a metadata store that is behind the disks.
     Raises BookieRunningError, OperatorError."""
     files = RealFiles()
-    held = lock_all(config, files, create=True)
+    locks = lock_all(config, files, create=True)
     try:
         async with await connect(config.metadata, config.metadata_wait_s) as store:
             evidence = await gather(config, store, files)
-            if evidence.store_behind and older_metadata:
+            if evidence.store_rollback and older_metadata:
                 await accept_older_metadata(evidence, store, files)
                 evidence = await gather(config, store, files)
             plan = plan_of(evidence)
             if plan.refusal is not None:
                 raise OperatorError(plan.refusal)
-            await carry_out(evidence, store, files)
+            await execute(evidence, store, files)
     finally:
-        for lock in held.values():
+        for lock in locks.values():
             lock.release()

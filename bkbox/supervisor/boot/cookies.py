@@ -1,7 +1,7 @@
 """Cookies: compares disks, metadata store and configuration, and plans the repair where they differ.
 
 A cookie in BookKeeper's own format (wire/metadata/cookie.py) is kept in the metadata store and in every directory of a
-bookie (disk_inspection.py). Pure functions judge the evidence and make the plan; cookie_repair.py carries it out. The
+bookie (disk_inspection.py). Pure functions compare the evidence and make the plan; cookie_repair.py executes it. The
 rules of repair:
 
 - a directory that the stored cookie names and that is empty now was lost: it is prepared again and marked 'replaced',
@@ -33,10 +33,10 @@ from bkbox.supervisor.disks.disk_inspection import (
     OURS,
     Directory,
     DirState,
-    in_time,
-    look_at,
+    inspect_directory,
+    mark_outdated,
 )
-from bkbox.supervisor.disks.witness import NOTHING, BookieRecord, disk_behind, store_behind
+from bkbox.supervisor.disks.witness import NOTHING, BookieRecord, disk_rollback, store_rollback
 from bkbox.wire.metadata import cookie as cookies
 from bkbox.wire.metadata.cookie import Cookie
 
@@ -87,7 +87,7 @@ class RepairPlan:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The input of the functions that judge cookies."""
+    """The input of the functions that compare cookies."""
 
     expected: Cookie
     instance_id: str
@@ -99,7 +99,7 @@ class Evidence:
     record: BookieRecord = NOTHING
     record_version: int | None = None
     """The stored disk record's version; the record is empty where this is None."""
-    store_behind: str = ""
+    store_rollback: str = ""
     """Why the metadata store is an older copy of itself; empty without evidence of that."""
 
     @property
@@ -124,7 +124,7 @@ async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence
     bookie = BookieId(config.bookie_id)
     stored = await store.read_cookie(bookie)
     record, version = await read_record(store, bookie)
-    found = look_at_disks(config, files, instance_id, stored)
+    found = inspect_disks(config, files, instance_id, stored)
     found = replace(
         found,
         disks=tuple(_of_known_format(item, files) for item in found.disks),
@@ -153,11 +153,11 @@ def _in_present(evidence: Evidence, files: Files) -> Evidence:
         if item.identity is not None and item.state in OURS
     }
     witnesses = {uuid: read_witness(files, item.path) for uuid, item in ours.items()}
-    behind = store_behind(record, witnesses)
-    if behind:
-        return replace(evidence, store_behind=behind)
+    rollback = store_rollback(record, witnesses)
+    if rollback:
+        return replace(evidence, store_rollback=rollback)
     details = {
-        item.path: disk_behind(record, uuid, witnesses[uuid], checkpoint_number(files, item.path))
+        item.path: disk_rollback(record, uuid, witnesses[uuid], checkpoint_number(files, item.path))
         for uuid, item in ours.items()
     }
     disks = tuple(
@@ -169,20 +169,22 @@ def _in_present(evidence: Evidence, files: Files) -> Evidence:
     return replace(evidence, disks=disks)
 
 
-def look_at_disks(
+def inspect_disks(
     config: Config, files: Files, instance_id: str, stored: Versioned[bytes] | None
 ) -> Evidence:
     """The part of gather() that waits for disks. ``stored``: the cookie in the metadata store."""
     expected = expected_cookie(config, instance_id)
     paths = (*config.disks, *((config.journal,) if config.journal else ()))
-    found = in_time([look_at(files, path, expected, instance_id) for path in paths], stored)
+    found = mark_outdated(
+        [inspect_directory(files, path, expected, instance_id) for path in paths], stored
+    )
     count = len(config.disks)
     journal = next(iter(found[count:]), None)
     named = _named_before(stored) - {str(disk) for disk in config.disks}
     let_go = frozenset(
         path
         for path in named
-        if look_at(files, Path(path), expected, instance_id).state is DirState.REMOVED
+        if inspect_directory(files, Path(path), expected, instance_id).state is DirState.REMOVED
     )
     return Evidence(expected, instance_id, stored, found[:count], journal, let_go)
 
@@ -196,10 +198,10 @@ def _named_before(stored: Versioned[bytes] | None) -> set[str]:
         return set()
 
 
-# ---- judging ----------------------------------------------------------------------------------------
+# ---- comparison -------------------------------------------------------------------------------------
 
 
-def judge(evidence: Evidence, config_path: str) -> CookieReport:
+def compare(evidence: Evidence, config_path: str) -> CookieReport:
     """Compare metadata, directories and configuration."""
     found: list[Difference] = []
     stored_text = None
@@ -208,10 +210,10 @@ def judge(evidence: Evidence, config_path: str) -> CookieReport:
     else:
         stored_text = evidence.stored.value.decode("utf-8", "replace")
         found += _metadata_differences(evidence.expected, evidence.stored.value)
-    if evidence.store_behind:
+    if evidence.store_rollback:
         found.append(
             Difference(
-                "metadata", "age", "not behind the disks", f"behind: {evidence.store_behind}"
+                "metadata", "age", "not behind the disks", f"behind: {evidence.store_rollback}"
             )
         )
     for directory in evidence.directories:
@@ -321,11 +323,11 @@ def plan_of(evidence: Evidence) -> RepairPlan:
             return RepairPlan(
                 refusal=f"{name} of the cookie in the metadata store is {theirs}, expected {ours}"
             )
-    if evidence.store_behind:
+    if evidence.store_rollback:
         return RepairPlan(
-            refusal=f"the metadata store is an older copy of itself: {evidence.store_behind}. Put the newest one back. "
-            "If there is none, ledgers that were made or closed since are not in it, and what it does not name is "
-            f"collected; to go on with it: {_ACCEPT_OLDER_METADATA}"
+            refusal=f"the metadata store is an older copy of itself: {evidence.store_rollback}. Put the newest one "
+            "back. If there is none, ledgers that were made or closed since are not in it, and what it does not name "
+            f"is collected; to go on with it: {_ACCEPT_OLDER_METADATA}"
         )
     steps: list[str] = []
     for item in evidence.directories:

@@ -20,7 +20,7 @@ from bkbox.wire.metadata.cookie import decode, directories
 
 
 def _where(cookie: bytes) -> str:
-    """Where the bookie of a cookie keeps its data."""
+    """The data directories that the cookie of a bookie names."""
     try:
         found = decode(cookie)
     except EncodingError as error:
@@ -40,7 +40,7 @@ async def initialise(config: Config) -> None:
                 f"bring it back after a lost disk run `bkbox cookie repair --config {config.path}`, to start it "
                 f"`bkbox run --config {config.path}`"
             )
-        held = lock_all(config, files, create=True)
+        locks = lock_all(config, files, create=True)
         try:
             evidence = await cookies.gather(config, store, files)
             for item in evidence.directories:
@@ -57,5 +57,5 @@ async def initialise(config: Config) -> None:
                 stamp(files, item.path, evidence.expected)
             await write_to_metadata(store, evidence)
         finally:
-            for lock in held.values():
+            for lock in locks.values():
                 lock.release()

@@ -46,7 +46,7 @@ async def open_disk(
         config.strict_unclean_shutdown or before.is_host_crash(run.boot_id, run.mount)
     )
     name = str(disk.path)
-    disk.child = Child(child_pool.take("worker", name), name, on_message)
+    disk.child = Child(child_pool.acquire("worker", name), name, on_message)
     order = messages.OpenDisk(
         path=str(disk.path),
         journal=str(config.journal) if config.journal else "",
@@ -112,11 +112,11 @@ def _marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
 
 
 async def mark_losses(
-    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], doubtful: Collection[int] = ()
+    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], unresolved: Collection[int] = ()
 ) -> phase_one.PhaseOne:
     """Run phase one over all ``disks`` of the bookie. Some of them may have lost something, or have a copy of a ledger
-    that is ``doubtful``."""
-    done = await phase_one.run(store, bookie, disks, doubtful)
+    that is ``unresolved``."""
+    done = await phase_one.run(store, bookie, disks, unresolved)
     log.warning(
         "phase one: %d ledgers fenced, %d in limbo, of %d seen",
         done.fenced,
@@ -126,13 +126,13 @@ async def mark_losses(
     return done
 
 
-async def settle(disk: Disk, files: Files) -> None:
+async def finish_recovery(disk: Disk, files: Files) -> None:
     """Clear earlier runs from the dirty marker, whose possible losses are durably accounted for: the disk may serve."""
     assert disk.run is not None
     await disk.call(messages.ClearDirtyMarker())
     markers.settle(files, disk.path, disk.run, disk.before)
     disk.may_have_lost = disk.only_active = False
-    disk.settled = True
+    disk.recovered = True
 
 
 def _time(ms: int) -> str:

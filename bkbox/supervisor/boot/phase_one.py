@@ -36,38 +36,38 @@ class PhaseOne:
 
 
 async def run(
-    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], doubtful: Collection[int] = ()
+    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], unresolved: Collection[int] = ()
 ) -> PhaseOne:
-    """Mark every ledger of which a disk with ``may_have_lost`` may have lost something, and the ``doubtful`` ledgers,
+    """Mark every ledger of which a disk with ``may_have_lost`` may have lost something, and the ``unresolved`` ledgers,
     of which some disk has a copy that may be incomplete. If a disk can only have lost entries of active ledgers, all
     its other ledgers are complete, and what it does not record was never on it."""
     result = PhaseOne()
     suspects = [disk for disk in disks if disk.may_have_lost and not disk.only_active]
     places, active = await _places(disks)
     waiting = {disk.uuid: bytearray() for disk in disks}
-    homes = itertools.cycle(suspects)
+    fallbacks = itertools.cycle(suspects)
     # Read before any metadata: a ledger whose mark is gone by then names the bookies it was copied to.
     underreplicated = await store.underreplicated()
     async for metadata in _all_metadata(store):
         result.ledgers_seen += 1
-        home = places.get(metadata.ledger_id)
-        if home is None and not suspects:
+        assigned = places.get(metadata.ledger_id)
+        if assigned is None and not suspects:
             continue  # it was never here
         ledger = metadata.ledger_id
-        lost = home is not None and home.may_have_lost
-        if lost and home is not None and home.only_active:
+        lost = assigned is not None and assigned.may_have_lost
+        if lost and assigned is not None and assigned.only_active:
             lost = ledger in active
-        safe = home is not None and not lost and ledger not in doubtful
+        safe = assigned is not None and not lost and ledger not in unresolved
         mark = mark_for(
             metadata,
             bookie,
             recorded_safely=safe,
             underreplicated=ledger in underreplicated,
-            recorded=home is not None,
+            recorded=assigned is not None,
         )
         if mark is None:
             continue
-        disk = home or next(homes)
+        disk = assigned or next(fallbacks)
         waiting[disk.uuid] += _packed(mark)
         result.fenced += mark.fence
         result.limbo += mark.limbo

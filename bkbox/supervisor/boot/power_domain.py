@@ -33,7 +33,7 @@ def of_store(config: Config) -> str:
     return ""
 
 
-async def look(config: Config, wait_s: float) -> str:
+async def check(config: Config, wait_s: float) -> str:
     """Why one power cut takes every bookie in the metadata store, and what that means. Empty if it does not, or if
     nothing is acknowledged before it is synced. Raises MetadataError, OperatorError, ConfigError."""
     known = of_store(config)
@@ -44,10 +44,10 @@ async def look(config: Config, wait_s: float) -> str:
         script = None if config.topology_script is None else str(config.topology_script)
         options = ClientOptions(topology_script=script, rack_map=config.rack_map or None)
         racks = await topology_of(options, store).racks(hosts)
-    return judge(hosts, racks)
+    return assess(hosts, racks)
 
 
-def judge(hosts: Mapping[BookieId, str], racks: Mapping[BookieId, str]) -> str:
+def assess(hosts: Mapping[BookieId, str], racks: Mapping[BookieId, str]) -> str:
     """The same, from the hosts and racks of bookies (DEFAULT_RACK: not known)."""
     if len(hosts) == 1:
         (host,) = hosts.values()

@@ -34,7 +34,7 @@ class StartupResources:
     listen: str
 
 
-async def take(config: Config, files: Files, stack: AsyncExitStack) -> StartupResources:
+async def acquire(config: Config, files: Files, stack: AsyncExitStack) -> StartupResources:
     """Acquire the resources of a start, or none. ``stack`` releases them.
 
     Raises BookieRunningError, CookieMismatchError, BootError, MetadataError, DiskError.
@@ -43,10 +43,10 @@ async def take(config: Config, files: Files, stack: AsyncExitStack) -> StartupRe
     stack.callback(_release, locks)
     store = await stack.enter_async_context(await connect(config.metadata, config.metadata_wait_s))
     evidence = await cookies.gather(config, store, files)
-    found = cookies.judge(evidence, str(config.path))
+    found = cookies.compare(evidence, str(config.path))
     if not found.ok and config.auto_fix_cookies:
         evidence = await _fix_cookies(config, files, store, evidence, locks)
-        found = cookies.judge(evidence, str(config.path))
+        found = cookies.compare(evidence, str(config.path))
     if not found.ok:
         differences = "; ".join(map(str, found.differences))
         raise CookieMismatchError(f"cookie mismatch: {differences}. {found.advice}")
@@ -70,7 +70,7 @@ async def _fix_cookies(
     evidence: Evidence,
     locks: dict[Path, DiskLock],
 ) -> Evidence:
-    from bkbox.supervisor.boot.cookie_repair import carry_out
+    from bkbox.supervisor.boot.cookie_repair import execute
 
     plan = cookies.plan_of(evidence)
     asks = (DirState.BYPASSED, DirState.PAST)
@@ -82,7 +82,7 @@ async def _fix_cookies(
         if item.path not in locks:
             make_directory(files, item.path)
             locks[item.path] = DiskLock(item.path)
-    await carry_out(evidence, store, files)
+    await execute(evidence, store, files)
     return await cookies.gather(config, store, files)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bkbox.api.admin.server import start_tcp
-from bkbox.api.admin.tcp_access import TcpAccess, door_of
+from bkbox.api.admin.tcp_access import TcpAccess, tcp_access_of
 from bkbox.client.connection.handshake import ClientHandshake
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement.topology import topology_of_files
@@ -72,7 +72,7 @@ def _attempts(config: Config) -> Iterator[tuple[str, Callable[[], object]]]:
     yield from access_policy.files_of(config).values()
     yield "tls", lambda: access_policy.order_of(config)
     if config.http_listen:
-        yield "http_token_file", lambda: door_of(config)
+        yield "http_token_file", lambda: tcp_access_of(config)
         yield "http_listen", lambda: asyncio.run(_listen_for_http(config))
     yield "listen", lambda: startup_resources.bind(config).close()
     for folder in config.disks:
@@ -104,11 +104,11 @@ def _require_folder(path: Path) -> None:
 
 
 async def _listen_for_http(config: Config) -> None:
-    def door() -> TcpAccess:
+    def access() -> TcpAccess:
         raise AssertionError("no connection is accepted")
 
     host, port = address_of(config.http_listen)
-    server = await start_tcp(host, port, tuple, door)
+    server = await start_tcp(host, port, tuple, access)
     await server.close()
 
 

@@ -33,7 +33,7 @@ FAILED_NAME = "failed-disks.json"
 """File in the run directory with the failures of disks, by uuid."""
 
 _NOTE_EVERY_S = 5.0
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 _AGAIN_S = 15.0
 """Back-off, in seconds, after a store has not responded: a ZooKeeper client that keeps sending requests does not detect
 that its connection is dead."""
@@ -103,8 +103,8 @@ class DiskWitnesses:
                 reasons.append(in_run_dir[uuid])
             if reasons:
                 self._failed[uuid] = "; ".join(dict.fromkeys(reasons))
-        self.generation = 1 + max(self._record.generation, self._record.begun, *newest, 0)
-        await self._write(store, witness.with_begun(self._record, self.generation))
+        self.generation = 1 + max(self._record.generation, self._record.announced, *newest, 0)
+        await self._write(store, witness.with_announced(self._record, self.generation))
 
     def failure_of(self, disk: Disk) -> str:
         """Why a disk failed since it was last known to be whole, by the other witnesses; empty if it did not."""
@@ -129,8 +129,8 @@ class DiskWitnesses:
                 continue
             wait_s = _NOTE_EVERY_S
             while wait_s > 0 and self._is_noted:  # a failure is recorded at once
-                await asyncio.sleep(_LOOK_EVERY_S)
-                wait_s -= _LOOK_EVERY_S
+                await asyncio.sleep(_CHECK_EVERY_S)
+                wait_s -= _CHECK_EVERY_S
 
     async def commit(self, store: MetadataStore, disks: Iterable[Disk]) -> None:
         """Records that the disks of this start are about to be used. Raises MetadataError."""
@@ -141,7 +141,7 @@ class DiskWitnesses:
         """Records the state of the disks if it has changed. Returns True if the metadata store has it."""
         disks = list(disks)
         now = {disk.uuid: self._record_of(disk) for disk in disks}
-        if now == self._record.disks and not self._record.begun and self._is_noted:
+        if now == self._record.disks and not self._record.announced and self._is_noted:
             return True
         try:
             await self._write(store, witness.with_disks(self._record, self.generation, now))
@@ -163,7 +163,7 @@ class DiskWitnesses:
         self._is_noted = False
         self._note_failures([other for other in disks if other is not disk])
 
-    def settle(self, disk: Disk, disks: Iterable[Disk]) -> None:
+    def clear_failure(self, disk: Disk, disks: Iterable[Disk]) -> None:
         """A disk is whole, as far as limbo shows: its earlier failures are accounted for, durably."""
         if self._failed.pop(disk.uuid, None) is not None:
             self._is_noted = False
@@ -174,7 +174,7 @@ class DiskWitnesses:
     def _record_of(self, disk: Disk) -> DiskRecord:
         before = self._record.disks.get(disk.uuid, DiskRecord(0))
         failed = self._failed.get(disk.uuid, "")
-        if disk.run is None or not disk.settled:
+        if disk.run is None or not disk.recovered:
             return replaced(before, failed=failed)
         stats = disk.stats.get("durable") or (before.checkpoint, before.segment, before.offset)
         checkpoint, segment, offset = (int(each) for each in stats)
@@ -185,7 +185,7 @@ class DiskWitnesses:
             stored = await self._put(store, record, self._version)
         except VersionConflictError:
             found, version = await read_record(store, self._bookie)
-            if max(found.generation, found.begun) > self.generation:
+            if max(found.generation, found.announced) > self.generation:
                 raise  # of a later start: another process has this id
             # A write of this start has taken effect although its response was lost: this write, or an earlier one.
             if found == record:

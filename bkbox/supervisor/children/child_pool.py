@@ -40,10 +40,10 @@ class ChildPool:
         """Start a child, to be taken later."""
         self._waiting[role, name] = self._spawn(role, name)
 
-    def take(self, role: str, name: str) -> ChildHandle:
+    def acquire(self, role: str, name: str) -> ChildHandle:
         """The child that was started before, or else a new one."""
-        begun = self._waiting.pop((role, name), None)
-        return begun if begun is not None else self._spawn(role, name)
+        handle = self._waiting.pop((role, name), None)
+        return handle if handle is not None else self._spawn(role, name)
 
     def _spawn(self, role: str, name: str) -> ChildHandle:
         """Start ``python -m bkbox.<role>``."""
@@ -62,8 +62,8 @@ class ChildPool:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for begun in self._waiting.values():
-            begun.process.kill()
-            begun.process.wait()
-            begun.control.close()
+        for handle in self._waiting.values():
+            handle.process.kill()
+            handle.process.wait()
+            handle.control.close()
         self._waiting.clear()

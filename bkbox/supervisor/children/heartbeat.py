@@ -1,17 +1,17 @@
 """The progress of one child process: detects whether its main loop turns.
 
-The evidence of progress is an answer on the control channel. Every child reads that channel in the loop that does its
-work, between two pieces of work, so an answer proves that the loop turns. A separate heartbeat thread would not prove
-it. One question is in flight at a time.
+The evidence of progress is a response on the control channel. Every child reads that channel in the loop that does its
+work, between two pieces of work, so a response proves that the loop turns. A separate heartbeat thread would not prove
+it. One call is in flight at a time.
 
-A process that a signal has stopped answers nothing, whatever it answered a moment ago: the kernel says so at once.
-Without an answer three cases are told apart:
+A process that a signal has stopped responds to nothing, even if it did a moment ago: the kernel shows that at once.
+Without a response three cases are told apart:
 
 ===================  ===========================================================================================
 it waits for a disk  a thread is in state D of the kernel. A sync takes as long as the device needs; killing the
                      child gains nothing, and the kill would not come through. Slow, not dead
 it computes          its processor time grows, or it waits for a processor. Progress while it starts, as a worker that
-                     replays its log answers once it is done; else a busy host, a long computation or an endless loop
+                     replays its log responds once it is done; else a busy host, a long computation or an endless loop
 neither              it is stopped, or deadlocked
 ===================  ===========================================================================================
 """
@@ -36,44 +36,45 @@ _STEPS_COUNTED = 2
 """A poll that comes later than this many steps is the supervisor's own fault, and is not charged to the child."""
 
 
-class Pulse:
-    """The progress of one child; ``look`` polls it every ``step_s``. Time is ``now_s``'s, in seconds, counted in polls.
+class Heartbeat:
+    """The progress of one child; ``poll`` checks it every ``step_s``. Time is ``now_s``'s, in seconds, counted in
+    polls.
 
-    ``unanswered_s``: since its last answer, 0 while it answers. ``silent_s``: since its last sign of life: an answer, a
-    wait for a disk, or computing before it served. ``idle_s``: the same, but computing is always a sign of life.
-    ``serves``: it has begun to serve, after which no work of its own takes long.
+    ``unresponsive_s``: since its last response, 0 while it responds. ``silent_s``: since its last sign of life: a
+    response, a wait for a disk, or computing before it served. ``idle_s``: the same, but computing is always a sign of
+    life. ``serves``: it has begun to serve, after which no work of its own takes long.
     """
 
     def __init__(self, child: Child, step_s: float, now_s: Callable[[], float]) -> None:
         self.child = child
-        self.unanswered_s = self.silent_s = self.idle_s = 0.0
+        self.unresponsive_s = self.silent_s = self.idle_s = 0.0
         self._step_s = step_s
         self._now_s = now_s
-        self._looked_s = now_s()
+        self._polled_s = now_s()
         self._ticks = 0
-        self._question: asyncio.Task[None] | None = None
-        self._answered = False
+        self._call: asyncio.Task[None] | None = None
+        self._has_responded = False
         self.serves = False
         self.doing = ""
-        """Its activity while it does not answer."""
+        """Its activity while it does not respond."""
 
-    def look(self, *, serves: bool | None) -> None:
-        """Poll the child. ``serves``: None if it serves from its first answer on."""
-        self.serves = self._answered if serves is None else serves
+    def poll(self, *, serves: bool | None) -> None:
+        """Poll the child. ``serves``: None if it serves from its first response on."""
+        self.serves = self._has_responded if serves is None else serves
         now_s = self._now_s()
-        passed_s = min(now_s - self._looked_s, _STEPS_COUNTED * self._step_s)
-        self._looked_s = now_s
-        is_answered = self._question is None or self._question.done()
-        if not self.child.running or (is_answered and not is_stopped(self.child.pid)):
-            self.unanswered_s = self.silent_s = self.idle_s = 0.0
+        passed_s = min(now_s - self._polled_s, _STEPS_COUNTED * self._step_s)
+        self._polled_s = now_s
+        has_response = self._call is None or self._call.done()
+        if not self.child.running or (has_response and not is_stopped(self.child.pid)):
+            self.unresponsive_s = self.silent_s = self.idle_s = 0.0
             self._ticks = processor_ticks(self.child.pid) if self.child.running else 0
             if self.child.running:  # an ended child is restarted by the ChildSupervisor
-                self._question = asyncio.ensure_future(self._ask())
+                self._call = asyncio.ensure_future(self._ask())
             return
         before, self._ticks = self._ticks, processor_ticks(self.child.pid)
         waits, states = waits_for_disk(self.child.pid), thread_states(self.child.pid)
         computes = self._ticks != before or "R" in states
-        self.unanswered_s += passed_s
+        self.unresponsive_s += passed_s
         alive = waits or (computes and not self.serves)
         self.silent_s = 0.0 if alive else self.silent_s + passed_s
         self.idle_s = 0.0 if alive or computes else self.idle_s + passed_s
@@ -81,14 +82,14 @@ class Pulse:
 
     def forget(self) -> None:
         """Stop asking."""
-        if self._question is not None:
-            self._question.cancel()
+        if self._call is not None:
+            self._call.cancel()
 
     async def _ask(self) -> None:
-        # A refusal is an answer, too.
+        # A refusal is a response, too.
         with contextlib.suppress(BkboxError):
             await self.child.control.call(messages.GetStats())
-        self._answered = True
+        self._has_responded = True
 
 
 def _doing(states: set[str], *, waits: bool, computes: bool) -> str:

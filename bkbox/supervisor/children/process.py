@@ -30,8 +30,8 @@ class Child:
     Descriptors sent by the child are not accepted.
     """
 
-    def __init__(self, begun: ChildHandle, name: str, on_message: Handler | None = None) -> None:
-        def says(message: Message, fds: list[int]) -> None:
+    def __init__(self, handle: ChildHandle, name: str, on_message: Handler | None = None) -> None:
+        def receive(message: Message, fds: list[int]) -> None:
             for fd in fds:
                 os.close(fd)
             if isinstance(message, ChildBegun):
@@ -41,11 +41,11 @@ class Child:
 
         self.name = name
         self.kernel = ""
-        self.control = AsyncChannel(begun.control, on_message=says)
-        self._process = begun.process
+        self.control = AsyncChannel(handle.control, on_message=receive)
+        self._process = handle.process
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[Exit] = self._loop.create_future()
-        self._pidfd = os.pidfd_open(begun.process.pid)
+        self._pidfd = os.pidfd_open(handle.process.pid)
         self._loop.add_reader(self._pidfd, self._reap)
 
     @property

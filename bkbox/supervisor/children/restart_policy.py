@@ -40,15 +40,15 @@ class ChildSupervisor:
         what: str,
         present: Callable[[], Child | None],
         ended: Callable[[Exit], None],
-        revive: Callable[[], Awaitable[None]],
+        restart: Callable[[], Awaitable[None]],
     ) -> asyncio.Task[None]:
-        """Supervise the child that ``present`` gives. When it has ended, call ``ended`` at once and ``revive`` after
-        the back-off; without a child, call ``revive`` after the back-off. Runs until the task is cancelled.
+        """Supervise the child that ``present`` gives. When it has ended, call ``ended`` at once and ``restart`` after
+        the back-off; without a child, call ``restart`` after the back-off. Runs until the task is cancelled.
 
         A restart that fails with a BkboxError or OSError is retried. A child that the failed restart started must have
         ended.
         """
-        return self.run(self._forever(what, present, ended, revive))
+        return self.run(self._forever(what, present, ended, restart))
 
     def run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run a background task. If it ends with an error, the bookie cannot go on."""
@@ -67,7 +67,7 @@ class ChildSupervisor:
         what: str,
         present: Callable[[], Child | None],
         ended: Callable[[Exit], None],
-        revive: Callable[[], Awaitable[None]],
+        restart: Callable[[], Awaitable[None]],
     ) -> None:
         tries = 0
         while True:
@@ -80,7 +80,7 @@ class ChildSupervisor:
             tries = 0 if time.monotonic() - began > _HEALTHY_AFTER_S else tries + 1
             await asyncio.sleep(backoff_s(tries, self._initial_s, self._longest_s, self._rng))
             try:
-                await revive()
+                await restart()
             except (BkboxError, OSError) as error:
                 log.error("%s cannot be brought back: %s", what, error_text(error))
 

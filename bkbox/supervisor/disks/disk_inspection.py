@@ -94,10 +94,10 @@ class Directory:
     epoch: int = 0
 
 
-# ---- looking ----------------------------------------------------------------------------------------
+# ---- inspection -------------------------------------------------------------------------------------
 
 
-def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Directory:
+def inspect_directory(files: Files, path: Path, expected: Cookie, instance_id: str) -> Directory:
     """Determine the state of one directory."""
     try:
         names = files.listdir(path) if files.exists(path) else []
@@ -111,7 +111,7 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
         detail = f"`{command}` has converted a part of it: run that command again to finish it"
         return Directory(path, DirState.HALF_CONVERTED, detail, version, identity)
     if identity is None:
-        if version is None and (not names or _holds_only(files, path, _HALF_PREPARED)):
+        if version is None and (not names or _contains_only(files, path, _HALF_PREPARED)):
             return Directory(
                 path,
                 DirState.EMPTY,
@@ -133,7 +133,7 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
     return replaced(compared, epoch=_read_epoch(files, path))
 
 
-def _holds_only(files: Files, path: Path, allowed: frozenset[str]) -> bool:
+def _contains_only(files: Files, path: Path, allowed: frozenset[str]) -> bool:
     """True if the directory holds only ``allowed`` names, and its entry log nothing at all."""
     log = path / ENTRY_LOG_DIR
     return set(files.listdir(path)) <= allowed and not (files.exists(log) and files.listdir(log))
@@ -152,14 +152,16 @@ def write_epoch(files: Files, path: Path, epoch: int) -> None:
     write_document(files, path / EPOCH_NAME, {"epoch": epoch})
 
 
-def in_time(found: Sequence[Directory], stored: Versioned[bytes] | None) -> tuple[Directory, ...]:
+def mark_outdated(
+    found: Sequence[Directory], stored: Versioned[bytes] | None
+) -> tuple[Directory, ...]:
     """Mark the directories of one bookie that are out of date."""
     ours = [item for item in found if item.state in OURS]
     if stored is None or all(item.epoch >= stored.version for item in ours):
         return tuple(found)
     bypassed = all(item.epoch < stored.version for item in ours)
 
-    def judged(item: Directory) -> Directory:
+    def classified(item: Directory) -> Directory:
         if item.state not in OURS or item.epoch >= stored.version:
             return item
         if bypassed:
@@ -170,7 +172,7 @@ def in_time(found: Sequence[Directory], stored: Versioned[bytes] | None) -> tupl
         detail = "it was not in use when the cookies were repaired and knows nothing of what happened since"
         return replaced(item, state=DirState.OUTDATED, detail=detail)
 
-    return tuple(map(judged, found))
+    return tuple(map(classified, found))
 
 
 def _compare_version(
@@ -214,18 +216,18 @@ def lock_all(config: Config, files: Files, *, create: bool) -> dict[Path, DiskLo
 
     Without ``create`` a missing directory is left alone: it may be a mount point whose file system is not mounted.
     """
-    held: dict[Path, DiskLock] = {}
+    locks: dict[Path, DiskLock] = {}
     try:
         for path in (*config.disks, *((config.journal,) if config.journal else ())):
             if create:
                 make_directory(files, path)
             if files.exists(path):
-                held[path] = DiskLock(path)
+                locks[path] = DiskLock(path)
     except (DiskError, OperatorError):
-        for lock in held.values():
+        for lock in locks.values():
             lock.release()
         raise
-    return held
+    return locks
 
 
 def make_directory(files: Files, path: Path) -> None:
@@ -240,4 +242,4 @@ def make_directory(files: Files, path: Path) -> None:
 
 def only_from_init(files: Files, path: Path) -> bool:
     """True if the directory holds only what `bkbox init` writes: no bookie has written to it since."""
-    return not files.exists(path) or _holds_only(files, path, _WRITTEN_BY_INIT)
+    return not files.exists(path) or _contains_only(files, path, _WRITTEN_BY_INIT)

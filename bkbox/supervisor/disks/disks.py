@@ -43,10 +43,10 @@ class Disk:
     opened: messages.DiskOpened | None = None
     child: Child | None = None
     restarts: int = 0
-    settled: bool = False
+    recovered: bool = False
     """Its present worker replayed the log, and every possible loss is accounted for."""
     in_service: bool = False
-    begun: bool = False
+    marked_dirty: bool = False
     """Its dirty marker names the present run."""
     waits: bool = False
     """It is open, and serves once the other disks are there (sidelined.py)."""
@@ -55,11 +55,11 @@ class Disk:
     trouble: str = ""
     error: BkboxError | OSError | None = None
     """The error that kept it from being opened."""
-    in_doubt: str = ""
+    placement_unknown: str = ""
     """Why the disk assignment of some ledger on it is unresolved; empty otherwise (ledger_migration.py)."""
     draining: bool = False
     """It is draining: its ledgers are migrated away, and it takes no new ones (drain.py)."""
-    intents: frozenset[str] = frozenset()
+    readonly_requests: frozenset[str] = frozenset()
     """Read-only requests for this disk, apart from those for the whole bookie (readonly_requests.py)."""
     keeping: asyncio.Task[None] | None = None
     """The task that restarts its worker."""
@@ -70,12 +70,12 @@ class Disk:
     @property
     def usable(self) -> bool:
         """Its worker may serve."""
-        return self.settled and self.child is not None and self.child.running
+        return self.recovered and self.child is not None and self.child.running
 
     @property
     def is_waiting(self) -> bool:
         """True if it is open but not accounted for, because other disks are away."""
-        return self.waits and not self.settled and self.child is not None and self.child.running
+        return self.waits and not self.recovered and self.child is not None and self.child.running
 
     @property
     def read_only(self) -> list[str]:

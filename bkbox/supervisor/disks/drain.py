@@ -39,14 +39,14 @@ if TYPE_CHECKING:
         @property
         def frontend(self) -> Child | None: ...
         @property
-        def intents(self) -> ReadOnlyRequests: ...
+        def readonly_requests(self) -> ReadOnlyRequests: ...
         @property
-        def moving(self) -> LedgerMigrator: ...
+        def migrator(self) -> LedgerMigrator: ...
         @property
-        def takes_new_ledgers(self) -> bool: ...
+        def accepts_new_ledgers(self) -> bool: ...
 
 
-ANSWER_S = 30.0
+RESPONSE_TIMEOUT_S = 30.0
 """Time-out for a call to a process, which then counts as gone."""
 
 
@@ -69,9 +69,9 @@ class Drains:
 
     # ---- what the repair worker asks ----------------------------------------------------------------
 
-    async def answer(self, repair: Child, call: messages.Message) -> None:
+    async def respond(self, repair: Child, call: messages.Message) -> None:
         try:
-            reply = await self._answer(call)
+            reply = await self._handle(call)
         except BkboxError as error:
             reply = refusal(error)
         except OSError as error:  # the process timed out
@@ -79,18 +79,18 @@ class Drains:
         reply.call = call.call
         repair.control.send(reply)
 
-    async def _answer(self, call: messages.Message) -> messages.Message:
+    async def _handle(self, call: messages.Message) -> messages.Message:
         if isinstance(call, messages.MoveLedger):
             source, target = self.find(call.source), self.find(call.target)
-            return await self._bookie.moving.move(call.ledger, source, target, call.since)
+            return await self._bookie.migrator.move(call.ledger, source, target, call.since)
         if isinstance(call, messages.Draining):
             await self.set_draining(self.find(call.disk), wanted=call.wanted)
             return messages.Done()
         if isinstance(call, messages.Retiring):
-            await self._bookie.intents.set_for_bookie({DECOMMISSION}, wanted=call.wanted)
+            await self._bookie.readonly_requests.set_for_bookie({DECOMMISSION}, wanted=call.wanted)
             return messages.Done()
         if isinstance(call, messages.FindDisk):
-            return self._find_room(self.find(call.disk))
+            return self._find_space(self.find(call.disk))
         raise BugError(f"the supervisor does not answer {type(call).__name__}")
 
     # ---- what operators ask -------------------------------------------------------------------------
@@ -103,22 +103,22 @@ class Drains:
             if wanted != disk.draining:
                 await asyncio.to_thread(drain_marker.note, self._files, disk.path, draining=wanted)
                 disk.draining = wanted
-            await self.tell_room()
+            await self.publish_free_space()
 
-    async def tell_room(self) -> None:
+    async def publish_free_space(self) -> None:
         """Tell the front-end the free space. When this returns, new ledgers go to the intended disks, a new one
         included."""
         bookie = self._bookie
         await self.tell_frontend(
-            free_space_message(bookie.disks, self._files, allowed=bookie.takes_new_ledgers)
+            free_space_message(bookie.disks, self._files, allowed=bookie.accepts_new_ledgers)
         )
 
     def plan_drain(self, disk: Disk) -> DrainPlan:
         """Plan a drain, or raise the reason why it is refused."""
         from bkbox.api.admin.disks import DrainPlan  # the caller has loaded this module already
 
-        takers = self._takers(disk)
-        needed, room = _log_bytes(disk.path), sum(map(self.room_of, takers))
+        targets = self._targets(disk)
+        needed, space = _log_bytes(disk.path), sum(map(self.space_of, targets))
         refusal = ""
         if len(self._bookie.disks) == 1:
             refusal = (
@@ -130,56 +130,56 @@ class Drains:
                 f"{disk.path} has failed ({disk.trouble}): put an empty disk in its place (bkbox disk replace), and "
                 "its ledgers come back from other bookies"
             )
-        elif not takers:
+        elif not targets:
             refusal = (
                 "no other disk of the bookie is in service, takes entries and is not being drained itself: see "
                 "bkbox disk list"
             )
-        elif needed > room:
+        elif needed > space:
             refusal = (
-                f"no room: the entry log of {disk.path} has {needed} bytes, and the other disks take {room} more. Add "
+                f"no room: the entry log of {disk.path} has {needed} bytes, and the other disks take {space} more. Add "
                 "a disk (bkbox disk add), or let garbage go first (bkbox gc run)"
             )
         ledgers = int(disk.stats.get("ledgers", 0))
-        return DrainPlan(disk.uuid, str(disk.path), ledgers, needed, room, refusal)
+        return DrainPlan(disk.uuid, str(disk.path), ledgers, needed, space, refusal)
 
     def _require_drainable(self, disk: Disk) -> None:
         refusal = self.plan_drain(disk).refusal
         if refusal:
             raise DiskChangeError(refusal)
 
-    def _find_room(self, source: Disk) -> messages.DiskSpaceReply:
-        others = self._takers(source)
-        best = max(others, key=self.room_of, default=None)
-        if best is None or not self.room_of(best):
+    def _find_space(self, source: Disk) -> messages.DiskSpaceReply:
+        others = self._targets(source)
+        best = max(others, key=self.space_of, default=None)
+        if best is None or not self.space_of(best):
             return messages.DiskSpaceReply(
                 disk="", why="no other disk in service takes anything more"
             )
         return messages.DiskSpaceReply(disk=best.uuid)
 
-    def _takers(self, source: Disk) -> list[Disk]:
+    def _targets(self, source: Disk) -> list[Disk]:
         """The other disks that can be targets for the ledgers of ``source``."""
         return [
             disk
             for disk in self._bookie.disks
             if disk is not source
             and disk.in_service
-            and not (disk.trouble or disk.read_only or disk.in_doubt)
+            and not (disk.trouble or disk.read_only or disk.placement_unknown)
         ]
 
-    def room_of(self, disk: Disk) -> int:
+    def space_of(self, disk: Disk) -> int:
         """Bytes that a disk can take before it turns read-only."""
         config = self._bookie.config
         free, total = (int(disk.stats.get(name, 0)) for name in ("free_bytes", "total_bytes"))
-        kept = max(config.disk_reserve_bytes, int(total * (1 - config.disk_usage_max)))
-        return max(0, free - kept)
+        reserve = max(config.disk_reserve_bytes, int(total * (1 - config.disk_usage_max)))
+        return max(0, free - reserve)
 
     async def tell_frontend(self, message: messages.Message) -> None:
         """Tell the front-end. If it is gone, the next one is told when it starts."""
         frontend = self._bookie.frontend
         if frontend is not None and frontend.running:
             with contextlib.suppress(ConnectionLostError):
-                await frontend.control.call(message, timeout_s=ANSWER_S)
+                await frontend.control.call(message, timeout_s=RESPONSE_TIMEOUT_S)
 
 
 def same_folder(one: Path, other: Path) -> bool:

@@ -20,7 +20,7 @@ from bkbox.supervisor.disks.disks import Disk
 
 log = logging.getLogger(__name__)
 
-_ANSWER_S = 30.0
+_RESPONSE_TIMEOUT_S = 30.0
 
 
 Place = Callable[[int, Disk], Awaitable[None]]
@@ -38,30 +38,32 @@ async def resolve_duplicate_ledgers(disks: Sequence[Disk], place: Place) -> set[
     damaged = {disk.uuid for disk in there if _was_damaged(disk)}
     if not damaged or len(disks) < 2:
         return set()
-    homes: dict[int, Disk] = {}
-    doubtful: set[int] = set()
+    assignment: dict[int, Disk] = {}
+    unresolved: set[int] = set()
     # Undamaged disks first; among the damaged ones, disks in service first.
     for disk in sorted(there, key=lambda each: (each.uuid in damaged, not each.in_service)):
         for ledger in await _ledgers(disk):
-            home = homes.setdefault(ledger, disk)
-            if home is disk:
+            assigned = assignment.setdefault(ledger, disk)
+            if assigned is disk:
                 continue
             stale = disk
-            if home.uuid in damaged:
-                doubtful.add(ledger)
-                if not home.in_service and await _ends_later(ledger, disk, home):
-                    homes[ledger], stale = disk, home
+            if assigned.uuid in damaged:
+                unresolved.add(ledger)
+                if not assigned.in_service and await _ends_later(ledger, disk, assigned):
+                    assignment[ledger], stale = disk, assigned
             log.error("ledger %d is on %s and on %s, and forgotten on %s, which was damaged",
-                ledger, home.path, disk.path, stale.path)  # fmt: skip
-            await place(ledger, homes[ledger])
-            await _forget(stale, ledger, homes[ledger])
+                ledger, assigned.path, disk.path, stale.path)  # fmt: skip
+            await place(ledger, assignment[ledger])
+            await _forget(stale, ledger, assignment[ledger])
     if len(there) < len(
         disks
     ):  # some may be on a disk that cannot be asked; they are checked again when it is back
-        doubtful |= {
-            ledger for ledger, home in homes.items() if home.uuid in damaged and not home.in_service
+        unresolved |= {
+            ledger
+            for ledger, assigned in assignment.items()
+            if assigned.uuid in damaged and not assigned.in_service
         }
-    return doubtful
+    return unresolved
 
 
 async def _ends_later(ledger: int, disk: Disk, other: Disk) -> bool:
@@ -97,14 +99,14 @@ async def _last_entry(disk: Disk, ledger: int) -> int:
     return last
 
 
-async def _forget(stale: Disk, ledger: int, home: Disk) -> None:
+async def _forget(stale: Disk, ledger: int, assigned: Disk) -> None:
     """Forget the stale copy as a migration does: noted as leaving first, so that an interrupted start resumes it."""
-    await _ask(stale, messages.SealExport(ledger=ledger, target=home.uuid))
+    await _ask(stale, messages.SealExport(ledger=ledger, target=assigned.uuid))
     await _ask(stale, messages.EndExport(ledger=ledger, gone=True))
 
 
 async def _ask(disk: Disk, call: messages.Message) -> messages.Message:
     try:
-        return await disk.call(call, _ANSWER_S)
+        return await disk.call(call, _RESPONSE_TIMEOUT_S)
     except TimeoutError as error:
         raise ConnectionLostError(f"the worker of disk {disk.path} does not answer") from error

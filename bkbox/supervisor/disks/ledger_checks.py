@@ -32,14 +32,14 @@ class LedgerChecks:
         self._store = store
         self._tell = tell
         self._limited_log = limited_log
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[None]] = set()
 
-    def take(self, message: CheckLedger) -> None:
+    def start(self, message: CheckLedger) -> None:
         """Start a check; the front-end is told the result."""
-        if len(self._under_way) < CHECKS_MAX:
+        if len(self._in_flight) < CHECKS_MAX:
             task = asyncio.ensure_future(self._check(message.ledger))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self._in_flight.add(task)
+            task.add_done_callback(self._in_flight.discard)
 
     async def _check(self, ledger: int) -> None:
         finding, key = await self._find(ledger)
@@ -53,13 +53,13 @@ class LedgerChecks:
             return Finding.ABSENT, b""
         except (MetadataUnavailableError, TimeoutError) as error:
             reason = error_text(error) or f"{_WAIT_S:g} s have passed"
-            self._say("away", ledger, "does not answer", reason)
+            self._warn("away", ledger, "does not answer", reason)
             return Finding.AWAY, b""
         except BkboxError as error:
-            self._say("unknown", ledger, "has something that cannot be read", error_text(error))
+            self._warn("unknown", ledger, "has something that cannot be read", error_text(error))
             return Finding.UNKNOWN, b""
         password = found.value.password
         return Finding.THERE, b"" if password is None else master_key(password)
 
-    def _say(self, kind: str, ledger: int, what: str, why: str) -> None:
+    def _warn(self, kind: str, ledger: int, what: str, why: str) -> None:
         self._limited_log.log(logging.WARNING, kind, _REFUSED, ledger, what, why)

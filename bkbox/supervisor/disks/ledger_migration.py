@@ -11,7 +11,7 @@ step       asked       afterwards
 2 leave    source      all earlier requests are done, durable as promised, and answered; *leaving* is noted durably,
                        with the target's name; nothing changes the ledger there any more. Its state (key, fence, what
                        is known of its deletion) and its explicit LAC are final
-3 rest     both        what was written since the last pass is copied, too
+3 copy     both        what was written since the last pass is copied, too
 4 commit   target      all of it is synced, with the state; the ledger is taken out of *arriving*, durably: **now it is
                        assigned to the target**
 5 place    front-end   requests go to the target
@@ -23,14 +23,14 @@ is not arriving there any more, else the source. So:
 
 - *Any process dies before 4*: the target forgets what is arriving, at once when it is asked or whenever its worker
   opens the disk. The source has everything, and no request was answered from another disk.
-- *Any process dies after 4*: the source still lists the ledger, as leaving. ``settle`` asks the target, then the source
-  forgets. Until then a source is not put into service and lists nothing to a front-end, and no phase one begins.
+- *Any process dies after 4*: the source still lists the ledger, as leaving. ``resolve`` asks the target, then the
+  source forgets. Until then a source is not put into service and lists nothing to a front-end, and no phase one begins.
   A disk that cannot be asked leaves a ledger *in doubt*: EIO, until it can.
-- *The target's response to 4 is lost*: the same; ``settle`` asks again, and the question itself ends the arrival, so
+- *The target's response to 4 is lost*: the same; ``resolve`` asks again, and the question itself ends the arrival, so
   that no commit comes later.
 - *The source's disk is lost*: the target knows what it has without it.
 - *The target's disk is lost, or may have lost something, and a source has a ledger leaving for it*: the ledger may have
-  been written there. So the source's copy does not count as complete: phase one puts it into limbo (``doubtful``).
+  been written there. So the source's copy does not count as complete: phase one puts it into limbo (``unresolved``).
 
 The front-end's pause is bounded in time (HOLD_S). The copy in step 3 is bounded, too: if more was written than that,
 the ledger stays, and the copying goes on. Adds without a sync (``ack_after = write``, deferred sync) are durable after
@@ -56,11 +56,11 @@ from bkbox.supervisor.disks.disks import Disk
 
 log = logging.getLogger(__name__)
 
-_REST_S = 1.0
-_REST_BYTES = 16 << 20
+_FINAL_COPY_S = 1.0
+_FINAL_COPY_BYTES = 16 << 20
 """Bounds of step 3: its time in seconds, and the bytes left to copy."""
 
-_ANSWER_S = 30.0
+_RESPONSE_TIMEOUT_S = 30.0
 """Time-out for a call to a worker, which then counts as gone."""
 
 
@@ -72,16 +72,16 @@ class LedgerMigrator:
         """``frontend`` gives the present front-end."""
         self.lock = asyncio.Lock()
         self._frontend = frontend
-        self.doubtful: set[int] = set()
+        self.unresolved: set[int] = set()
         """Ledgers whose copy on a disk is not known to be complete, because the migration's target disk may have lost
         them."""
 
-    # ---- a move -------------------------------------------------------------------------------------
+    # ---- migration ----------------------------------------------------------------------------------
 
     async def move(
         self, ledger: int, source: Disk, target: Disk, since: list[int]
     ) -> messages.Moved:
-        """Steps 1 to 6. If not moved, the ledger is where it was, or in doubt until ``settle`` can ask the target."""
+        """Steps 1 to 6. If not moved, the ledger is where it was, or in doubt until ``resolve`` can ask the target."""
         async with self.lock:
             why = await self._obstacle(ledger, source, target)
             if why:
@@ -98,13 +98,13 @@ class LedgerMigrator:
                     await _call(target, commit)
                 await self._ask(ledger, source, target)
             except (BkboxError, TimeoutError) as error:
-                return await self._settle_one(ledger, source, target, error_text(error))
+                return await self._resolve_one(ledger, source, target, error_text(error))
             return messages.Moved(moved=True)
 
     async def _obstacle(self, ledger: int, source: Disk, target: Disk) -> str:
         """Why the migration must not begin. Empty if nothing is: then the ledger is on the source, if anywhere."""
         for disk in (source, target):
-            if not disk.in_service or disk.in_doubt:
+            if not disk.in_service or disk.placement_unknown:
                 return f"disk {disk.path} is out of service"
         try:
             found = await _call(source, messages.ListMigrations())
@@ -121,7 +121,7 @@ class LedgerMigrator:
         left = await _call(source, messages.SealExport(ledger=ledger, target=target.uuid))
         assert isinstance(left, messages.LedgerInfo)
         if left.known:
-            await self._copy_rest(ledger, source, target, since)
+            await self._copy_remaining(ledger, source, target, since)
         return left
 
     async def _stay(self, ledger: int, source: Disk, why: str) -> messages.Moved:
@@ -131,10 +131,12 @@ class LedgerMigrator:
         await self.place(ledger, source)
         return messages.Moved(moved=False, why=why)
 
-    async def _copy_rest(self, ledger: int, source: Disk, target: Disk, since: list[int]) -> None:
+    async def _copy_remaining(
+        self, ledger: int, source: Disk, target: Disk, since: list[int]
+    ) -> None:
         """Step 3."""
         loop = asyncio.get_running_loop()
-        end_s, copied = loop.time() + _REST_S, 0
+        end_s, copied = loop.time() + _FINAL_COPY_S, 0
         fd = os.memfd_create("bkbox-move")
         try:
             read = messages.ReadLedger(ledger=ledger, since=since)
@@ -144,12 +146,12 @@ class LedgerMigrator:
                 if found.bad:
                     raise LedgerNotMovedError(f"entries cannot be read: {found.bad}")
                 copied += found.size
-                if copied > _REST_BYTES or loop.time() > end_s:
+                if copied > _FINAL_COPY_BYTES or loop.time() > end_s:
                     raise LedgerNotMovedError("more was written to it than can be copied at once")
-                take = messages.ImportEntries(ledger=ledger, size=found.size)
-                taken = await _call(target, take, fd)
-                assert isinstance(taken, messages.EntriesImported)
-                if taken.crowded:
+                command = messages.ImportEntries(ledger=ledger, size=found.size)
+                imported = await _call(target, command, fd)
+                assert isinstance(imported, messages.EntriesImported)
+                if imported.crowded:
                     raise LedgerNotMovedError("the disk that it comes to has too much to do")
                 if not found.more:
                     return
@@ -157,7 +159,7 @@ class LedgerMigrator:
         finally:
             os.close(fd)
 
-    async def _settle_one(
+    async def _resolve_one(
         self, ledger: int, source: Disk, target: Disk, why: str
     ) -> messages.Moved:
         """Resolve a migration whose commit response was lost, or whose later steps failed."""
@@ -165,35 +167,37 @@ class LedgerMigrator:
             return messages.Moved(moved=await self._ask(ledger, source, target), why=why)
         except (BkboxError, TimeoutError) as error:
             log.error("ledger %d is in doubt: %s", ledger, error or "no answer in time")
-            source.in_doubt = f"ledger {ledger} may be on {target.path}, which does not answer"
-            return messages.Moved(moved=False, why=source.in_doubt)
+            source.placement_unknown = (
+                f"ledger {ledger} may be on {target.path}, which does not answer"
+            )
+            return messages.Moved(moved=False, why=source.placement_unknown)
 
     # ---- after whatever happened --------------------------------------------------------------------
 
-    async def settle(self, disks: Sequence[Disk]) -> None:
+    async def resolve(self, disks: Sequence[Disk]) -> None:
         """Resolve the migrations away from these disks: find out on which disk each leaving ledger is, and finish.
         ``lock`` is held.
 
-        A disk for which that is not possible is ``in_doubt``.
+        A disk for which that is not possible is ``placement_unknown``.
         """
         by_name = {disk.uuid: disk for disk in disks}
         for source in disks:
             if source.child is None or not source.child.running:
                 continue
             try:
-                source.in_doubt = await self._settle_disk(source, by_name)
+                source.placement_unknown = await self._resolve_disk(source, by_name)
             except (BkboxError, TimeoutError) as error:
-                source.in_doubt = error_text(error)
-            if source.in_doubt:
-                log.error("disk %s is in doubt: %s", source.path, source.in_doubt)
+                source.placement_unknown = error_text(error)
+            if source.placement_unknown:
+                log.error("disk %s is in doubt: %s", source.path, source.placement_unknown)
 
-    async def _settle_disk(self, source: Disk, by_name: Mapping[str, Disk]) -> str:
+    async def _resolve_disk(self, source: Disk, by_name: Mapping[str, Disk]) -> str:
         found = await _call(source, messages.ListMigrations())
         assert isinstance(found, messages.MigrationList)
         for text, name in found.leaving.items():
             ledger, target = int(text), by_name.get(name)
             if target is None:
-                self.doubtful.add(ledger)
+                self.unresolved.add(ledger)
             elif target.child is None or not target.child.running:
                 return f"ledger {ledger} may be on {target.path}, which cannot be asked"
             else:
@@ -205,40 +209,41 @@ class LedgerMigrator:
         and the disk that does not have the ledger forgets it."""
         arrived = await _call(target, messages.CommitImport(ledger=ledger, commit=False))
         assert isinstance(arrived, messages.Arrived)
-        home = target if arrived.at_home else source
+        assigned = target if arrived.at_home else source
         if not arrived.at_home and target.may_have_lost:
-            self.doubtful.add(ledger)
+            self.unresolved.add(ledger)
             return False
-        await self.place(ledger, home)
+        await self.place(ledger, assigned)
         with suppress(
             BkboxError, TimeoutError
         ):  # it is asked for its leaving ledgers when it is back
             await _call(source, messages.EndExport(ledger=ledger, gone=arrived.at_home))
         return arrived.at_home
 
-    async def doubts_accounted_for(self, disks: Sequence[Disk]) -> None:
-        """Clear ``doubtful`` marks: those ledgers are in limbo, durably, and stay where they are. ``lock`` is held."""
-        for disk in disks if self.doubtful else ():
+    async def clear_unresolved(self, disks: Sequence[Disk]) -> None:
+        """Clear ``unresolved`` marks: those ledgers are in limbo, durably, and stay where they are. ``lock`` is
+        held."""
+        for disk in disks if self.unresolved else ():
             if disk.child is None or not disk.child.running:
                 continue
             found = await _call(disk, messages.ListMigrations())
             assert isinstance(found, messages.MigrationList)
-            for ledger in self.doubtful & set(map(int, found.leaving)):
+            for ledger in self.unresolved & set(map(int, found.leaving)):
                 await _call(disk, messages.EndExport(ledger=ledger, gone=False))
                 await self.place(ledger, disk)
-        self.doubtful.clear()
+        self.unresolved.clear()
 
-    async def place(self, ledger: int, home: Disk) -> None:
+    async def place(self, ledger: int, assigned: Disk) -> None:
         """Have the front-end route a ledger's requests to this disk. ``lock`` is held."""
-        await self._tell_frontend(messages.PlaceLedger(ledger=ledger, disk=home.uuid))
+        await self._tell_frontend(messages.PlaceLedger(ledger=ledger, disk=assigned.uuid))
 
     async def _tell_frontend(self, message: messages.Message) -> None:
         """Tell the front-end. One that is gone has no requests waiting; the next one gets lists of resolved ledgers."""
         frontend = self._frontend()
         if frontend is not None and frontend.running:
             with suppress(ConnectionLostError):
-                await frontend.control.call(message, timeout_s=_ANSWER_S)
+                await frontend.control.call(message, timeout_s=_RESPONSE_TIMEOUT_S)
 
 
 async def _call(disk: Disk, message: messages.Message, *fds: int) -> messages.Message:
-    return await disk.call(message, _ANSWER_S, fds)
+    return await disk.call(message, _RESPONSE_TIMEOUT_S, fds)

@@ -15,7 +15,7 @@ from bkbox.supervisor.disks.drain_marker import is_draining, is_removed
 from bkbox.supervisor.disks.readonly_requests import read_mark
 
 
-def look(config: Config) -> list[DiskView]:
+def inspect(config: Config) -> list[DiskView]:
     """All disks of the configuration. Writes nothing and takes no lock."""
     files = RealFiles()
     return [_view(files, path) for path in config.disks]

@@ -22,7 +22,9 @@ def free_space_message(disks: Sequence[Disk], files: Files, *, allowed: bool) ->
             except DiskError:
                 free[disk.uuid] = 0
     closed = {disk.uuid for disk in disks if disk.draining}
-    kept = {disk.uuid for disk in disks if disk.intents}
-    if len(closed | kept) < len(disks):  # else the workers refuse; they still take repair writes
-        closed |= kept
+    read_only = {disk.uuid for disk in disks if disk.readonly_requests}
+    if len(closed | read_only) < len(
+        disks
+    ):  # else the workers refuse; they still take repair writes
+        closed |= read_only
     return NewLedgers(allowed=allowed, free=free, closed=sorted(closed))

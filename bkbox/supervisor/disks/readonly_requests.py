@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READONLY_NAME = "READONLY"
-_ANSWER_S = 30.0
+_RESPONSE_TIMEOUT_S = 30.0
 
 
 def read_mark(files: Files, path: Path) -> tuple[frozenset[str], frozenset[str]]:
@@ -69,18 +69,21 @@ class ReadOnlyRequests:
     def load(self) -> None:
         """Read the notes of all disks. Called at the start, before any disk is opened."""
         for disk in self._bookie.disks:
-            of_bookie, disk.intents = read_mark(self._files, disk.path)
+            of_bookie, disk.readonly_requests = read_mark(self._files, disk.path)
             self.of_bookie |= of_bookie
 
     def of(self, disk: Disk) -> list[str]:
         """The reasons that hold for a disk."""
-        return sorted(self.of_bookie | disk.intents)
+        return sorted(self.of_bookie | disk.readonly_requests)
 
     def carry_over(self, disk: Disk) -> None:
         """Note the bookie's requests on a disk that is taken into use."""
-        if self.of_bookie and read_mark(self._files, disk.path) != (self.of_bookie, disk.intents):
+        if self.of_bookie and read_mark(self._files, disk.path) != (
+            self.of_bookie,
+            disk.readonly_requests,
+        ):
             try:
-                self._note(disk, self.of_bookie, disk.intents)
+                self._note(disk, self.of_bookie, disk.readonly_requests)
             except DiskError as error:  # the other disks have the note
                 log.warning("%s: %s", disk.path, error)
 
@@ -94,27 +97,27 @@ class ReadOnlyRequests:
             after = self.of_bookie.union(reasons) if wanted else self.of_bookie.difference(reasons)
             if after == self.of_bookie:
                 return []
-            said = []
+            notes = []
             for disk in self._bookie.disks:
                 try:
-                    await asyncio.to_thread(self._note, disk, after, disk.intents)
+                    await asyncio.to_thread(self._note, disk, after, disk.readonly_requests)
                 except DiskError as error:
-                    said.append(f"warning: it could not be noted on {disk.path}: {error}")
-            if len(said) == len(self._bookie.disks):
-                raise DiskChangeError("; ".join(said))
+                    notes.append(f"warning: it could not be noted on {disk.path}: {error}")
+            if len(notes) == len(self._bookie.disks):
+                raise DiskChangeError("; ".join(notes))
             self.of_bookie = after
-            await self._take_effect()
-            return said
+            await self._apply()
+            return notes
 
     async def set_for_disk(self, disk: Disk, *, wanted: bool) -> None:
         """The same for one disk, at an operator's request. On DiskError nothing has changed."""
         async with self._one:
             after = frozenset({OPERATOR}) if wanted else frozenset()
-            if after == disk.intents:
+            if after == disk.readonly_requests:
                 return
             await asyncio.to_thread(self._note, disk, self.of_bookie, after)
-            disk.intents = after
-            await self._take_effect()
+            disk.readonly_requests = after
+            await self._apply()
 
     def _note(self, disk: Disk, of_bookie: frozenset[str], of_disk: frozenset[str]) -> None:
         path = disk.path / READONLY_NAME
@@ -124,10 +127,12 @@ class ReadOnlyRequests:
         else:
             unlink_durably(self._files, path)
 
-    async def _take_effect(self) -> None:
+    async def _apply(self) -> None:
         self._bookie.allow_new_ledgers()
         for disk in self._bookie.disks:
             if disk.usable:
                 with contextlib.suppress(BkboxError, TimeoutError):  # else told when linked
-                    await disk.call(messages.SetReadOnlyReasons(reasons=self.of(disk)), _ANSWER_S)
+                    await disk.call(
+                        messages.SetReadOnlyReasons(reasons=self.of(disk)), _RESPONSE_TIMEOUT_S
+                    )
         await self._bookie.publish_mode()

@@ -4,9 +4,9 @@ An older copy of a disk is consistent in itself, and has no trace of later chang
 recorded where an older copy of that disk cannot revert it: in the metadata store (*record*), and on every disk
 (``WITNESS``), which has the record as it was stored last.
 
-- A *generation* counts the starts of the bookie. Each start takes the next one: the record says that it has *begun*,
-  then the disks get it, then the record has it. A disk whose generation is behind that of the record was absent when
-  the bookie last used it, unless the start that took it never came to use it.
+- A *generation* counts the starts of the bookie. Each start takes the next one: the record says that it has
+  *announced*, then the disks get it, then the record has it. A disk whose generation is behind that of the record was
+  absent when the bookie last used it, unless the start that took it never came to use it.
 - The record of each disk has the number of its last checkpoint and the position up to which its log was durable, at
   most five seconds old.
 - A record that is behind what a disk has seen of it comes from an older copy of the metadata store.
@@ -43,12 +43,12 @@ class DiskRecord:
 
 @frozen_struct
 class BookieRecord:
-    """The metadata store's record of a bookie. ``sequence`` counts its writes; ``begun``: the generation of a start
+    """The metadata store's record of a bookie. ``sequence`` counts its writes; ``announced``: the generation of a start
     that may have reached some of the disks, 0 if there is none. ``disks`` by uuid."""
 
     sequence: int
     generation: int
-    begun: int
+    announced: int
     disks: Mapping[str, DiskRecord]
 
 
@@ -93,7 +93,7 @@ def record_fields(record: BookieRecord) -> dict[str, Any]:
     return {
         "sequence": record.sequence,
         "generation": record.generation,
-        "begun": record.begun,
+        "begun": record.announced,
         "disks": disks,
     }
 
@@ -115,20 +115,20 @@ def record_of(fields: dict[str, Any]) -> BookieRecord:
     )
 
 
-def store_behind(record: BookieRecord, witnesses: Mapping[str, DiskWitness | None]) -> str:
+def store_rollback(record: BookieRecord, witnesses: Mapping[str, DiskWitness | None]) -> str:
     """Why the metadata store is an older copy of itself; empty without evidence. ``witnesses``: by uuid."""
     for witness in witnesses.values():
         if witness is None:
             continue
         if witness.record.sequence > record.sequence:
             return f"its record of the disks is number {record.sequence}, and they have seen {witness.record.sequence}"
-        if witness.generation > max(record.generation, record.begun):
-            newest = max(record.generation, record.begun)
+        if witness.generation > max(record.generation, record.announced):
+            newest = max(record.generation, record.announced)
             return f"it knows of {newest} starts of the bookie, and a disk of {witness.generation}"
     return ""
 
 
-def disk_behind(
+def disk_rollback(
     record: BookieRecord, uuid: str, witness: DiskWitness | None, checkpoint: int
 ) -> str:
     """Why a disk is an older copy of itself; empty without evidence. ``checkpoint``: number of its last one."""
@@ -155,14 +155,14 @@ def failures(
     return sorted({reason for reason in found if reason})
 
 
-def with_begun(record: BookieRecord, generation: int) -> BookieRecord:
+def with_announced(record: BookieRecord, generation: int) -> BookieRecord:
     """The record before a start writes this generation to the disks."""
-    return replaced(record, sequence=record.sequence + 1, begun=generation)
+    return replaced(record, sequence=record.sequence + 1, announced=generation)
 
 
-def without_disks(record: BookieRecord, gone: Collection[str]) -> BookieRecord:
-    """The record without disks, by uuid; a start that has begun stays begun, as other disks may have its generation."""
-    left = {uuid: disk for uuid, disk in record.disks.items() if uuid not in gone}
+def without_disks(record: BookieRecord, lost: Collection[str]) -> BookieRecord:
+    """The record without disks, by uuid; an announced start stays announced, as other disks may have its generation."""
+    left = {uuid: disk for uuid, disk in record.disks.items() if uuid not in lost}
     return replaced(record, sequence=record.sequence + 1, disks=left)
 
 

@@ -3,7 +3,7 @@
 Each child is polled once a second (heartbeat.py), with or without a service manager.
 
 =======================  ======================================================================================
-without an answer for    what happens
+without a response for   what happens
 =======================  ======================================================================================
 0, if it is stopped      it is stalled: status, warnings, health checks and metrics say so
 STALL_SHOWN_S            the same for one that does nothing
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bkbox.api.admin.status_parts import STOPPED
 from bkbox.base import limits
-from bkbox.supervisor.children.heartbeat import Pulse
+from bkbox.supervisor.children.heartbeat import Heartbeat
 from bkbox.supervisor.children.process import Child
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 1.0
+POLL_EVERY_S = 1.0
 
 
 class Stall(NamedTuple):
@@ -62,78 +62,79 @@ class Progress:
     def __init__(
         self,
         bookie: ParentOfChildren,
-        step_s: float = LOOK_EVERY_S,
+        step_s: float = POLL_EVERY_S,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bookie = bookie
         self._step_s = step_s
         self._now_s = now_s
-        self._pulses: dict[Child, Pulse] = {}
-        self._told: set[int] = set()
+        self._heartbeats: dict[Child, Heartbeat] = {}
+        self._reported: set[int] = set()
 
     async def run(self) -> None:
         """Poll the children until cancelled."""
         try:
             while True:
                 if self._bookie.state != "stopping":  # a stop has its own time-outs
-                    self.look()
+                    self.poll()
                 await asyncio.sleep(self._step_s)
         finally:
-            for pulse in self._pulses.values():
-                pulse.forget()
+            for heartbeat in self._heartbeats.values():
+                heartbeat.forget()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll each child once; kill children that have stalled for too long."""
         present = set()
         for what, child, serves in children_of(self._bookie):
             present.add(child)
-            pulse = self._pulses.get(child)
-            if pulse is None:
-                pulse = self._pulses[child] = Pulse(child, self._step_s, self._now_s)
-            pulse.look(serves=serves)
+            heartbeat = self._heartbeats.get(child)
+            if heartbeat is None:
+                heartbeat = self._heartbeats[child] = Heartbeat(child, self._step_s, self._now_s)
+            heartbeat.poll(serves=serves)
             self._tell(what, child)
             if (
-                pulse.idle_s >= limits.STALL_RESTART_S or pulse.silent_s >= limits.BUSY_RESTART_S
+                heartbeat.idle_s >= limits.STALL_RESTART_S
+                or heartbeat.silent_s >= limits.BUSY_RESTART_S
             ) and child.running:
                 log.error(
                     "%s (pid %d) %s: it is killed and started again",
-                    *(what, child.pid, Stall(pulse.unanswered_s, pulse.doing)),
+                    *(what, child.pid, Stall(heartbeat.unresponsive_s, heartbeat.doing)),
                 )
                 child.kill()
-        for gone in self._pulses.keys() - present:
-            self._told.discard(gone.pid)
-            self._pulses.pop(gone).forget()
+        for ended in self._heartbeats.keys() - present:
+            self._reported.discard(ended.pid)
+            self._heartbeats.pop(ended).forget()
 
     def _tell(self, what: str, child: Child) -> None:
         stall = self.stall_of(child)
         if stall is None:
-            if child.pid in self._told and child.running:
+            if child.pid in self._reported and child.running:
                 log.info("%s (pid %d) makes progress again", what, child.pid)
-            self._told.discard(child.pid)
-        elif child.pid not in self._told:
-            self._told.add(child.pid)
+            self._reported.discard(child.pid)
+        elif child.pid not in self._reported:
+            self._reported.add(child.pid)
             log.error("%s (pid %d) %s", what, child.pid, stall)
 
     def stall_of(self, child: Child | None) -> Stall | None:
         """The stall of a running child; None if it makes progress or has ended."""
-        pulse = None if child is None else self._pulses.get(child)
-        if pulse is None or not pulse.child.running:
+        heartbeat = None if child is None else self._heartbeats.get(child)
+        if heartbeat is None or not heartbeat.child.running:
             return None
-        slow_s = pulse.unanswered_s if pulse.serves else pulse.silent_s
-        is_stopped = pulse.doing == STOPPED and pulse.idle_s > 0
-        is_idle = pulse.serves and (is_stopped or pulse.idle_s >= limits.STALL_SHOWN_S)
+        slow_s = heartbeat.unresponsive_s if heartbeat.serves else heartbeat.silent_s
+        is_stopped = heartbeat.doing == STOPPED and heartbeat.idle_s > 0
+        is_idle = heartbeat.serves and (is_stopped or heartbeat.idle_s >= limits.STALL_SHOWN_S)
         if is_idle or slow_s >= limits.SLOW_STALL_SHOWN_S:
-            return Stall(pulse.unanswered_s, pulse.doing)
+            return Stall(heartbeat.unresponsive_s, heartbeat.doing)
         return None
 
     def silent_s(self, child: Child) -> float:
         """Seconds since a child's last sign of life. Waiting for a disk is a sign of life."""
-        pulse = self._pulses.get(child)
-        return 0.0 if pulse is None else pulse.silent_s
+        heartbeat = self._heartbeats.get(child)
+        return 0.0 if heartbeat is None else heartbeat.silent_s
 
 
 def children_of(bookie: ParentOfChildren) -> Iterator[tuple[str, Child, bool | None]]:
-    """Each child with its name for people, and whether it serves; None: it serves from its first answer on."""
+    """Each child with its name for people, and whether it serves; None: it serves from its first response on."""
     for disk in bookie.disks:
         if disk.child is not None:
             yield f"the worker of disk {disk.path}", disk.child, disk.usable

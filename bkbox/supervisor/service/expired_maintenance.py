@@ -13,14 +13,14 @@ from bkbox.metadata.maintenance import end_expired
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 60.0
+_CHECK_EVERY_S = 60.0
 
 
-async def end_rests(store: MetadataStore) -> None:
+async def close_expired_windows(store: MetadataStore) -> None:
     """Ends expired windows periodically, until cancelled."""
     while True:
         try:
             await end_expired(store.maintenance_windows, time.time_ns() // 1_000_000)
         except MetadataError as error:
             log.warning("maintenance windows that are over cannot be ended now: %s", error)
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_CHECK_EVERY_S)

@@ -31,7 +31,7 @@ class ServiceManager:
         self._warned = False
 
     @classmethod
-    def taken_from(cls, environ: MutableMapping[str, str], pid: int) -> ServiceManager:
+    def from_environment(cls, environ: MutableMapping[str, str], pid: int) -> ServiceManager:
         """The service manager that the environment names. Its variables are removed: they are not for child processes.
 
         An invalid variable is only a warning, since a bookie can run without a service manager.

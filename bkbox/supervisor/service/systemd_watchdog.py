@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from bkbox.base.text import counted
 from bkbox.storage.files import Files
-from bkbox.supervisor.service.child_progress import LOOK_EVERY_S, Progress, children_of
+from bkbox.supervisor.service.child_progress import POLL_EVERY_S, Progress, children_of
 from bkbox.supervisor.service.sd_notify import ServiceManager
 
 if TYPE_CHECKING:
     from bkbox.supervisor.service.child_progress import ParentOfChildren
     from bkbox.supervisor.service.replay_progress import Replays
 
-    class AttendedBookie(ParentOfChildren, Protocol):
+    class WatchedBookie(ParentOfChildren, Protocol):
         """The part of the supervisor that the notifier reads."""
 
         phase: str
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         def writable(self) -> bool: ...
 
         @property
-        def takes_new_ledgers(self) -> bool: ...
+        def accepts_new_ledgers(self) -> bool: ...
 
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 _EXTEND_EVERY_S = 5.0
 _EXTENSION_S = 30
 """Extra seconds for a start or stop, granted by each notification."""
-_LOOKS_PER_QUIET = 8
+_POLLS_PER_SILENCE = 8
 _LONG_S = 3.0
 """Seconds after which a phase is reported with an estimate."""
 
@@ -57,7 +57,7 @@ class WatchdogNotifier:
     """Notifies the service manager of one bookie, as long as its context is open."""
 
     def __init__(
-        self, bookie: AttendedBookie, manager: ServiceManager, files: Files, progress: Progress
+        self, bookie: WatchedBookie, manager: ServiceManager, files: Files, progress: Progress
     ) -> None:
         self._bookie = bookie
         self._files = files
@@ -65,17 +65,17 @@ class WatchdogNotifier:
         self._progress = progress
         self._task: asyncio.Task[None] | None = None
         self._replays: Replays | None = None
-        self._said: set[str] = set()
+        self._notified: set[str] = set()
         self._status = ""
         self._phase, self._phase_s = "", 0.0
         self._extended_s = self._pinged_s = -1e9
-        self._quiet_s = quiet_s(manager)
-        self._ping_every_s = 0.0 if manager.watchdog_s is None else self._quiet_s / 2
-        self._look_every_s = min(LOOK_EVERY_S, self._ping_every_s or LOOK_EVERY_S)
+        self._silence_max_s = silence_max_s(manager)
+        self._ping_every_s = 0.0 if manager.watchdog_s is None else self._silence_max_s / 2
+        self._poll_every_s = min(POLL_EVERY_S, self._ping_every_s or POLL_EVERY_S)
 
     async def __aenter__(self) -> WatchdogNotifier:
         if self._manager.listens:
-            self._task = asyncio.ensure_future(self._attend())
+            self._task = asyncio.ensure_future(self._poll_forever())
             self._task.add_done_callback(_log_failure)
         return self
 
@@ -84,12 +84,12 @@ class WatchdogNotifier:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _attend(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
-            self.look()
-            await asyncio.sleep(self._look_every_s)
+            self.poll()
+            await asyncio.sleep(self._poll_every_s)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Sends what is new: a changed state, or a sign of life that is due."""
         if not self._manager.listens:
             return
@@ -114,12 +114,12 @@ class WatchdogNotifier:
             self._manager.tell(EXTEND_TIMEOUT_USEC=_EXTENSION_S * 1_000_000)
 
     def _once(self, name: str) -> None:
-        if name not in self._said and self._manager.tell(**{name: 1}):
-            self._said.add(name)
+        if name not in self._notified and self._manager.tell(**{name: 1}):
+            self._notified.add(name)
 
     def _ping(self, now: float) -> None:
         # A tick that comes a little early counts: otherwise the notification would be a whole tick late.
-        if now - self._pinged_s >= self._ping_every_s - self._look_every_s / 2:
+        if now - self._pinged_s >= self._ping_every_s - self._poll_every_s / 2:
             self._pinged_s = now
             self._manager.tell(WATCHDOG=1)
 
@@ -130,23 +130,23 @@ class WatchdogNotifier:
         found = []
         for what, child, _serves in children_of(self._bookie):
             seconds = self._progress.silent_s(child)
-            if seconds > self._quiet_s:
+            if seconds > self._silence_max_s:
                 found.append(f"{what} (pid {child.pid}) has shown no life for {seconds:.0f} s")
-                if f"silent {child.pid}" not in self._said:
-                    self._said.add(f"silent {child.pid}")
+                if f"silent {child.pid}" not in self._notified:
+                    self._notified.add(f"silent {child.pid}")
                     log.error("%s: the service manager's watchdog is not fed", found[-1])
             else:
-                self._said.discard(f"silent {child.pid}")
+                self._notified.discard(f"silent {child.pid}")
         return found
 
     # ---- text ---------------------------------------------------------------------------------------
 
     def _tell_status(self, now: float, silent: list[str]) -> None:
-        status = "; ".join(silent) or self._words(now)
+        status = "; ".join(silent) or self._status_text(now)
         if status != self._status and self._manager.tell(STATUS=status):
             self._status = status
 
-    def _words(self, now: float) -> str:
+    def _status_text(self, now: float) -> str:
         bookie = self._bookie
         if bookie.state == "stopping":
             return "stopping: what was acknowledged is made durable"
@@ -155,13 +155,13 @@ class WatchdogNotifier:
             left = "" if eta_s is None else f", about {duration(eta_s)} left"
             return f"starting: {self._phase}{left}"
         serving = sum(disk.in_service for disk in bookie.disks)
-        words = [f"{serving} of {counted(len(bookie.disks), 'disk')} in service"]
-        if not (bookie.writable and bookie.takes_new_ledgers):
-            words.append("takes no new ledgers")
+        parts = [f"{serving} of {counted(len(bookie.disks), 'disk')} in service"]
+        if not (bookie.writable and bookie.accepts_new_ledgers):
+            parts.append("takes no new ledgers")
         limbo = sum(int(disk.stats.get("limbo_ledgers", 0)) for disk in bookie.disks)
         if limbo:
-            words.append(f"{counted(limbo, 'ledger')} in limbo")
-        return f"serving on {bookie.listen}: {', '.join(words)}"
+            parts.append(f"{counted(limbo, 'ledger')} in limbo")
+        return f"serving on {bookie.listen}: {', '.join(parts)}"
 
     def _eta_s(self, now: float) -> float | None:
         if self._phase != "replay" or now - self._phase_s < _LONG_S:
@@ -179,14 +179,14 @@ class WatchdogNotifier:
         )
 
 
-def quiet_s(manager: ServiceManager) -> float:
+def silence_max_s(manager: ServiceManager) -> float:
     """Seconds that a child may be without progress before the watchdog is no longer notified."""
     return float(_EXTENSION_S) if manager.watchdog_s is None else manager.watchdog_s / 2
 
 
-def look_every_s(manager: ServiceManager) -> float:
+def poll_every_s(manager: ServiceManager) -> float:
     """Interval, in seconds, at which children have to be polled for that."""
-    return min(LOOK_EVERY_S, quiet_s(manager) / _LOOKS_PER_QUIET)
+    return min(POLL_EVERY_S, silence_max_s(manager) / _POLLS_PER_SILENCE)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

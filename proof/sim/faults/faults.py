@@ -262,6 +262,6 @@ def is_settled(host: Host) -> bool:
             for disk in host.disks
         )
         and host.supervisor is not None
-        and all(disk.settled for disk in host.supervisor.disks)
+        and all(disk.recovered for disk in host.supervisor.disks)
         and not host.limbo()
     )

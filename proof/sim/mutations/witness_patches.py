@@ -61,7 +61,7 @@ def older_index_taken() -> tuple[Change, ...]:
 
 def no_generations() -> tuple[Change, ...]:
     return (
-        (cookies, "disk_behind", lambda record, uuid, witness, checkpoint: ""),
+        (cookies, "disk_rollback", lambda record, uuid, witness, checkpoint: ""),
         (DiskWitnesses, "seen", lambda self, disk: [0, 0, 0]),
     )
 
@@ -71,7 +71,7 @@ def no_tail_marks() -> tuple[Change, ...]:
 
 
 def store_from_the_past() -> tuple[Change, ...]:
-    return ((cookies, "store_behind", lambda record, witnesses: ""),)
+    return ((cookies, "store_rollback", lambda record, witnesses: ""),)
 
 
 def unnamed_not_in_limbo() -> tuple[Change, ...]:

@@ -84,8 +84,8 @@ class SimChannel:
 class SimChild:
     """Replaces Child."""
 
-    def __init__(self, begun: Any, name: str, on_message: Handler | None = None) -> None:
-        callee: Callee = begun
+    def __init__(self, handle: Any, name: str, on_message: Handler | None = None) -> None:
+        callee: Callee = handle
         self.name = name
         self.pid = 0
         self.callee = callee

@@ -209,7 +209,7 @@ class Host:
             if plan.refusal is None:
                 for step in plan.steps:
                     process.say("cookie repair: %s", step)
-                await cookie_repair.carry_out(evidence, store, files)
+                await cookie_repair.execute(evidence, store, files)
         except (MetadataError, DiskError) as error:
             process.say("cookie repair: %s", error)
 

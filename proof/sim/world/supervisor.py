@@ -116,7 +116,7 @@ class SimSupervisor(Supervisor):
         self._host = host
         self.progress = _NoStalls(self)
         rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
-        self._keeper = ChildSupervisor(
+        self._child_supervisor = ChildSupervisor(
             host.config.restart_backoff_initial_s,
             host.config.restart_backoff_max_s,
             rng,
@@ -135,9 +135,9 @@ class SimSupervisor(Supervisor):
     def _ready(self, _listen: str) -> None:
         host = self._host
         host.is_up = True
-        told, host.on_up = host.on_up, None
-        if told is not None:
-            told()
+        stopped, host.on_up = host.on_up, None
+        if stopped is not None:
+            stopped()
         host.cluster.counts["boots"] += 1
 
     async def _account_for_losses(self, base: StartupResources, opened: list[Disk]) -> None:
@@ -153,17 +153,17 @@ class SimSupervisor(Supervisor):
             reasons = "; ".join(disk.reason for disk in self.disks if disk.may_have_lost)
             host.cluster.observer.fail("no false alarm", f"{host.name} lost nothing: {reasons}")
         host.must_be_clean = False
-        told = host.on_loss
-        if told is not None and any(disk.may_have_lost for disk in opened):
+        stopped = host.on_loss
+        if stopped is not None and any(disk.may_have_lost for disk in opened):
             host.on_loss = None
-            told()
+            stopped()
         await super()._account_for_losses(base, opened)
         host.accounted_at = host.cluster.scheduler.now
 
     async def _start_frontend(self, base: StartupResources) -> None:
         usable = [disk for disk in self.disks if disk.usable]
-        begun: Any = self.child_pool.take("frontend", self.config.bookie_id)
-        self.frontend = cast(Child, SimChild(begun, self.listen))
+        handle: Any = self.child_pool.acquire("frontend", self.config.bookie_id)
+        self.frontend = cast(Child, SimChild(handle, self.listen))
         for disk in usable:
             self._link(disk)
 

@@ -212,7 +212,7 @@ class Miniature:
             assert disk.store is not None
             disk.store.settle()
             markers.settle(_FILES, disk.path, self._run, disk.before)
-            disk.settled = True
+            disk.recovered = True
         if self.witnessed:
             self._look_at_disks()
             asyncio.run(self._witnessing.commit(self._store, self.opened))
@@ -275,10 +275,10 @@ class Miniature:
         """As a start does, before it changes anything: nothing here is ever put back in time."""
         record, _version = asyncio.run(read_record(self._store, BOOKIE))
         found = {disk.uuid: read_witness(_FILES, disk.path) for disk in self.opened}
-        behind = [witness.store_behind(record, found)]
+        behind = [witness.store_rollback(record, found)]
         for disk in self.opened:
             number = checkpoint_number(_FILES, disk.path)
-            behind.append(witness.disk_behind(record, disk.uuid, found[disk.uuid], number))
+            behind.append(witness.disk_rollback(record, disk.uuid, found[disk.uuid], number))
         assert not any(behind), f"taken for something from the past: {behind}"
 
     def _look_at_disks(self) -> None:

@@ -22,7 +22,7 @@ from bkbox.storage.log.records import AckAfter
 from bkbox.supervisor.boot.witnessing import FAILED_NAME, DiskWitnesses, read_record, read_witness
 from bkbox.supervisor.disks import witness
 from bkbox.supervisor.disks.disks import Disk
-from bkbox.supervisor.disks.witness import WITNESS_NAME, disk_behind, store_behind
+from bkbox.supervisor.disks.witness import WITNESS_NAME, disk_rollback, store_rollback
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.faultyfiles import Crash, CrashableFiles
 from tests.harness.fixtures import MakeBookie
@@ -87,7 +87,7 @@ class Bookie:
         """One that comes to use them, and notes so."""
         found = await self.begin()
         for disk in self.disks:
-            disk.settled = True
+            disk.recovered = True
             disk.stats = {"durable": [found.generation, 1, 100 * found.generation]}
         assert await found.note(cast(MetadataStore, self.store), self.disks)
         return found
@@ -97,8 +97,8 @@ class Bookie:
         record, _version = await read_record(cast(MetadataStore, self.store), ME)
         found = {f"uuid-{n}": read_witness(RealFiles(), self.disk(n)) for n in range(2)}
         return [
-            store_behind(record, found),
-            *(disk_behind(record, uuid, each, NEVER) for uuid, each in found.items()),
+            store_rollback(record, found),
+            *(disk_rollback(record, uuid, each, NEVER) for uuid, each in found.items()),
         ]
 
     def disk(self, number: int) -> Path:
@@ -259,7 +259,7 @@ def test_a_failed_disk_is_known_elsewhere_until_it_is_settled(
         bad, good = bookie.disks
         assert again.failure_of(bad) == "EIO"
         assert again.failure_of(good) == ""
-        again.settle(bad, bookie.disks)
+        again.clear_failure(bad, bookie.disks)
         assert await again.note(cast(MetadataStore, bookie.store), bookie.disks)
         assert not (bookie.run_dir / FAILED_NAME).exists()
         last = await bookie.start()

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from bkbox.api.admin.status_parts import STOPPED
-from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, Pulse
+from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, Heartbeat
 from tests.harness.waiting import wait_for
 
 BUSY, ASLEEP = "while True: pass", "import time; time.sleep(600)"
@@ -43,16 +43,16 @@ def children() -> Iterator[list[Mute]]:
         each.process.wait()
 
 
-async def looked(child: Mute, looks: int, *, serves: bool | None) -> Pulse:
+async def looked(child: Mute, looks: int, *, serves: bool | None) -> Heartbeat:
     """Looked at once a second of a clock that a late look moves by a minute."""
     now = [0.0]
-    pulse = Pulse(cast(Any, child), 1.0, lambda: now[0])
+    heartbeat = Heartbeat(cast(Any, child), 1.0, lambda: now[0])
     for number in range(looks + 1):
-        pulse.look(serves=serves)
+        heartbeat.poll(serves=serves)
         await asyncio.sleep(0.05)
         now[0] += 60.0 if number == 2 else 1.0
-    pulse.forget()
-    return pulse
+    heartbeat.forget()
+    return heartbeat
 
 
 def test_what_a_process_does_that_gives_no_answer(children: list[Mute]) -> None:
@@ -63,10 +63,10 @@ def test_what_a_process_does_that_gives_no_answer(children: list[Mute]) -> None:
     sleeping = psutil.Process(children[1].pid)
     wait_for(lambda: sleeping.status() == psutil.STATUS_SLEEPING, "the sleep")
     found = [asyncio.run(looked(child, 10, serves=True)) for child in children]
-    assert [pulse.doing for pulse in found] == [COMPUTES, IDLE, STOPPED]
+    assert [heartbeat.doing for heartbeat in found] == [COMPUTES, IDLE, STOPPED]
     # A look that came a minute late counts two seconds: it was not the child that was late.
-    assert [pulse.silent_s for pulse in found] == [11.0, 11.0, 11.0]
-    assert [pulse.idle_s for pulse in found] == [0.0, 11.0, 11.0]
+    assert [heartbeat.silent_s for heartbeat in found] == [11.0, 11.0, 11.0]
+    assert [heartbeat.idle_s for heartbeat in found] == [0.0, 11.0, 11.0]
 
 
 def test_a_stop_is_seen_before_an_answer_is_missed(children: list[Mute]) -> None:
@@ -76,26 +76,26 @@ def test_a_stop_is_seen_before_an_answer_is_missed(children: list[Mute]) -> None
     now = [0.0]
 
     async def go() -> None:
-        pulse = Pulse(cast(Any, child), 1.0, lambda: now[0])
+        heartbeat = Heartbeat(cast(Any, child), 1.0, lambda: now[0])
 
-        async def look() -> None:
-            pulse.look(serves=True)
+        async def poll() -> None:
+            heartbeat.poll(serves=True)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             now[0] += 1.0
 
-        await look()
-        await look()
-        assert pulse.idle_s == 0.0
+        await poll()
+        await poll()
+        assert heartbeat.idle_s == 0.0
         process = psutil.Process(child.pid)
         process.suspend()
         wait_for(lambda: process.status() == psutil.STATUS_STOPPED, "the stop")
-        await look()
-        assert (pulse.doing, pulse.idle_s) == (STOPPED, 1.0)
+        await poll()
+        assert (heartbeat.doing, heartbeat.idle_s) == (STOPPED, 1.0)
         process.resume()
         wait_for(lambda: process.status() != psutil.STATUS_STOPPED, "the process to go on")
-        await look()
-        assert pulse.idle_s == 0.0
+        await poll()
+        assert heartbeat.idle_s == 0.0
 
     asyncio.run(go())
 
@@ -108,13 +108,13 @@ def test_to_compute_is_progress_before_a_process_serves(children: list[Mute]) ->
         busy, asleep = (asyncio.run(looked(child, 10, serves=serves)) for child in children)
         assert (busy.silent_s, busy.idle_s) == (0.0, 0.0)
         assert asleep.silent_s == 11.0
-        assert busy.unanswered_s == asleep.unanswered_s == 11.0
+        assert busy.unresponsive_s == asleep.unresponsive_s == 11.0
 
 
 def test_an_answer_is_progress(children: list[Mute]) -> None:
     child = Mute(ASLEEP)
     children.append(child)
     child.answers = True
-    pulse = asyncio.run(looked(child, 5, serves=None))
-    assert (pulse.unanswered_s, pulse.silent_s, pulse.idle_s) == (0.0, 0.0, 0.0)
-    assert pulse.serves
+    heartbeat = asyncio.run(looked(child, 5, serves=None))
+    assert (heartbeat.unresponsive_s, heartbeat.silent_s, heartbeat.idle_s) == (0.0, 0.0, 0.0)
+    assert heartbeat.serves

@@ -55,8 +55,8 @@ async def survived(pair: Pair) -> None:
         assert side.child is not None
         if not side.child.running:
             side.revive()
-            await pair.settle()
-    await pair.settle()
+            await pair.resolve()
+    await pair.resolve()
     pair.check()
     pair.add(30)
     await finish(pair)
@@ -146,7 +146,7 @@ def test_the_host_dies_at_any_change(tmp_path: Path, side: int) -> None:
             each.dies_with_host = False
             each.revive_after_host()
             assert not each.may_have_lost
-        await pair.settle()
+        await pair.resolve()
         # The next front-end asks both disks for their lists.
         [pair.front.home] = [each.uuid for each in pair.sides if LEDGER in each.at_home()]
         pair.check()
@@ -181,13 +181,13 @@ def test_the_answer_to_the_commit_is_lost(tmp_path: Path) -> None:
         await pair.copy(whole=True)
         assert not await pair.move()
         assert pair.front.held, "requests must not be answered from a copy that may be old"
-        assert pair.source.in_doubt
-        await pair.settle()
-        assert pair.source.in_doubt, "the target cannot be asked"
+        assert pair.source.placement_unknown
+        await pair.resolve()
+        assert pair.source.placement_unknown, "the target cannot be asked"
         assert pair.front.held
         pair.target.revive()
-        await pair.settle()
-        assert not pair.source.in_doubt
+        await pair.resolve()
+        assert not pair.source.placement_unknown
         assert pair.home is pair.target
         pair.check()
         pair.check_nothing_left()
@@ -205,12 +205,12 @@ def test_a_target_that_may_have_lost_something_puts_the_source_in_doubt(tmp_path
         pair.target.end()
         pair.target.revive()
         pair.target.may_have_lost = True
-        await pair.settle()
-        assert pair.moving.doubtful == {LEDGER}
+        await pair.resolve()
+        assert pair.migrator.unresolved == {LEDGER}
         leaving = await pair.source.call(messages.ListMigrations())
         assert isinstance(leaving, messages.MigrationList)
         assert leaving.leaving, "until phase one is durable a crash must come to the same end"
-        await pair.moving.doubts_accounted_for(pair.sides)
+        await pair.migrator.clear_unresolved(pair.sides)
         pair.check()
         pair.check_nothing_left()
         pair.close()
@@ -222,8 +222,8 @@ def test_a_target_that_is_no_disk_any_more_puts_the_source_in_doubt(tmp_path: Pa
     async def told() -> None:
         pair = prepared(tmp_path)
         await pair.source.call(messages.SealExport(ledger=LEDGER, target="a lost disk"))
-        await pair.settle()
-        assert pair.moving.doubtful == {LEDGER}
+        await pair.resolve()
+        assert pair.migrator.unresolved == {LEDGER}
         pair.close()
 
     run(told())
@@ -237,7 +237,7 @@ def test_a_ledger_in_limbo_is_one_when_it_arrives(tmp_path: Path) -> None:
         await pair.begin()
         await pair.copy(whole=True)
         put_into_limbo(pair.source.bookie, LEDGER)
-        moved = await pair.moving.move(LEDGER, pair.source, pair.target, pair.since)
+        moved = await pair.migrator.move(LEDGER, pair.source, pair.target, pair.since)
         assert (moved.moved, moved.why) == (True, "")
         pair.promised.fenced = True
         pair.check()
@@ -364,7 +364,7 @@ def test_an_entry_that_cannot_be_read_keeps_its_ledger_where_it_is(tmp_path: Pat
 def test_too_much_for_a_short_wait_is_left_to_another_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bkbox.supervisor.disks.ledger_migration._REST_BYTES", 100)
+    monkeypatch.setattr("bkbox.supervisor.disks.ledger_migration._FINAL_COPY_BYTES", 100)
 
     async def told() -> None:
         pair = prepared(tmp_path)

@@ -169,7 +169,7 @@ class Pair:
         self.target = Side(2, folder / "2", ack_after)
         self.sides = [self.source, self.target]
         self.front = Front(self.source.uuid)
-        self.moving = LedgerMigrator(lambda: self.front)  # type: ignore[arg-type, return-value]
+        self.migrator = LedgerMigrator(lambda: self.front)  # type: ignore[arg-type, return-value]
         self.promised = Promised()
         self.may_be_fenced = False
         """A fence was requested: without a response it may be durable all the same."""
@@ -230,12 +230,12 @@ class Pair:
         )
 
     async def move(self) -> bool:
-        moved = await self.moving.move(LEDGER, self.source, self.target, self.since)
+        moved = await self.migrator.move(LEDGER, self.source, self.target, self.since)
         return moved.moved
 
-    async def settle(self) -> None:
-        async with self.moving.lock:
-            await self.moving.settle(self.sides)
+    async def resolve(self) -> None:
+        async with self.migrator.lock:
+            await self.migrator.resolve(self.sides)
 
     def check(self) -> None:
         """One home, and everything that was promised is there."""

@@ -28,7 +28,7 @@ class Api:
         self._gathered = CollectedStatus(bookie, store, files)
         self._topology: Topology | None = None
         self.probes = Probes(bookie)
-        self.events = Events(self._look)
+        self.events = Events(self._status_and_jobs)
 
     async def status(self) -> Status:
         """The current status document."""
@@ -52,6 +52,6 @@ class Api:
         await self.events.close()
         await self._gathered.close()
 
-    async def _look(self) -> tuple[Status, Sequence[Job]]:
+    async def _status_and_jobs(self) -> tuple[Status, Sequence[Job]]:
         status = await self.status()
         return status, () if self.bookie.jobs is None else self.bookie.jobs.registry.all()

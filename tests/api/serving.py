@@ -35,7 +35,7 @@ def table(done: list[str]) -> tuple[Route, ...]:
         return {"name": asked.place["name"], "query": dict(asked.query)}
 
     async def change(asked: Request) -> object:
-        told = asked.told(Body)
+        told = asked.body_as(Body)
         done.append(f"{told.count} {told.text}")
         return {"count": told.count}
 

@@ -137,7 +137,7 @@ async def test_one_that_does_not_listen_costs_no_more_than_so_many_events() -> N
     stream = bookie.events.listen(None)
     await anext(stream)
     await looked(bookie)
-    for number in range(module._UNTAKEN_MAX + 500):
+    for number in range(module._UNSENT_MAX + 500):
         bookie.events._tell((replace(STATUS, warnings=(StatusWarning(chr(0x4E00 + number)),)), ()))
     bookie.events._watching.cancel()  # type: ignore[union-attr]
     first = await event(stream)

@@ -161,7 +161,7 @@ def test_a_client_that_needs_tls_never_falls_back(
 def test_certificates_and_users_are_read_anew_by_themselves(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert access_policy._LOOK_EVERY_S <= 5, "or this takes long"
+    assert access_policy._CHECK_EVERY_S <= 5, "or this takes long"
     bookie = scene.bookie().start()
     write_and_read(bookie.metadata, scene.options())
     later = Authority(scene.folder / "later", "later")

@@ -68,7 +68,7 @@ def _screen() -> Tui:
     snapshots = list(past(replace(in_limbo(), losses=LOSSES)))
     app = Tui(Staged(snapshots[-1]), wall_ms=lambda: NOW_MS, recordings=Path("/nonexistent"))
     for snapshot in snapshots:
-        app.view.take(snapshot)
+        app.view.update(snapshot)
     app.animation_level = "none"  # half of a movement might look like its end
     return app
 

@@ -17,7 +17,7 @@ import psutil
 from bkbox_tui.app import Tui
 from bkbox_tui.keys import PANELS
 from bkbox_tui.snapshot import Snapshot
-from bkbox_tui.start import look_for_cycles_rarely
+from bkbox_tui.start import collect_garbage_rarely
 
 from bkbox.api.admin.limbo import LimboLedger
 from bkbox.api.admin.status import Counts, Status, StatusWarning
@@ -81,7 +81,7 @@ async def hour(panel: str, frames: int) -> tuple[float, float, float, int]:
             new = snapshot(number)
             bookie.ledgers = ledgers(number)
             began = time.process_time()
-            app.view.take(new)
+            app.view.update(new)
             app.panel.show(app.view)
             await pilot.pause()
             screen_of(app)
@@ -97,7 +97,7 @@ async def hour(panel: str, frames: int) -> tuple[float, float, float, int]:
 
 def main() -> None:
     frames = int(sys.argv[1]) if len(sys.argv) > 1 else FRAMES
-    look_for_cycles_rarely()
+    collect_garbage_rarely()
     print("| panel | CPU of a frame, p50 | p99 | largest | memory grown in the second half |")
     print("|---|---|---|---|---|")
     for name, title, _ in PANELS:

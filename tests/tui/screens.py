@@ -163,7 +163,7 @@ class Script:
         self._snapshots = list(snapshots)
         self.taken = 0
 
-    async def take(self) -> Snapshot:
+    async def read(self) -> Snapshot:
         self.taken += 1
         return self._snapshots[min(self.taken, len(self._snapshots)) - 1]
 
@@ -178,8 +178,8 @@ class Staged(Bookie):
         self.peer_count = 5
         self.asked = 0
 
-    async def take(self) -> Snapshot:
-        snapshot = await self._script.take()
+    async def read(self) -> Snapshot:
+        snapshot = await self._script.read()
         self._status = snapshot.status
         return snapshot
 

@@ -77,7 +77,7 @@ def test_a_warning_whose_number_changes_is_no_news() -> None:
 def test_events_are_bounded() -> None:
     view = View(Script([]))
     for number in range(EVENTS_MAX):
-        view.take(Snapshot(2 * number, healthy()))
-        view.take(Snapshot(2 * number + 1, None, (), "gone"))
+        view.update(Snapshot(2 * number, healthy()))
+        view.update(Snapshot(2 * number + 1, None, (), "gone"))
     assert len(view.events) == EVENTS_MAX
     assert view.events[-1].text == "the bookie does not answer: gone"

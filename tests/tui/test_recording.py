@@ -69,6 +69,6 @@ def test_a_replay_names_the_bookie_and_ends(tmp_path: Path) -> None:
     assert source.name == "10.0.0.1:3181 (night.jsonl.gz)"
 
     async def all_of_it() -> list[Snapshot | None]:
-        return [await source.take() for _ in range(4)]
+        return [await source.read() for _ in range(4)]
 
     assert asyncio.run(all_of_it()) == [*SNAPSHOTS, None]

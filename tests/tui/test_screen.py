@@ -136,7 +136,7 @@ def test_a_process_that_ended_or_was_started_again_is_told_in_words() -> None:
         )
         app.action_freeze()
         without = tuple(replace(disk, worker=None) for disk in disks)
-        app.view.take(Snapshot(2_000, replace(status, disks=without)))
+        app.view.update(Snapshot(2_000, replace(status, disks=without)))
         app.panel.show(app.view)
         await until(pilot, lambda: "worker: none" in text_of(app))
 
@@ -264,7 +264,7 @@ def test_of_a_thousand_ledgers_only_those_are_drawn_that_are_seen() -> None:
         table = app.panel.query_one(Table)
         await until(pilot, lambda: table.row_count == 1_000)
         same = replace(status, limbo=replace(status.limbo, done=4))
-        app.view.take(Snapshot(2_000, same))
+        app.view.update(Snapshot(2_000, same))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(table, "refresh", pytest.fail)  # what is the same is not drawn again
             app.panel.show(app.view)
@@ -321,7 +321,7 @@ def test_a_ledger_that_leaves_limbo_moves_nobody() -> None:
 
         table.refresh = counted  # type: ignore[method-assign, assignment]
         bookie.ledgers = every[1:]
-        app.view.take(second)
+        app.view.update(second)
         app.panel.show(app.view)
         await until(pilot, lambda: table.row_count == 999)
         await pilot.pause()
@@ -387,7 +387,7 @@ def test_events_without_end_are_bounded() -> None:
     async def steps(app: Tui, pilot: Pilot[None]) -> None:
         for number in range(2 * EVENTS_MAX):
             warning = StatusWarning("ab"[number % 2] * (number % 7 + 1), "")
-            app.view.take(Snapshot(1_000 + number, replace(healthy(), warnings=(warning,))))
+            app.view.update(Snapshot(1_000 + number, replace(healthy(), warnings=(warning,))))
         assert len(app.view.events) == EVENTS_MAX
         await pilot.press("7")
         await until(pilot, lambda: "the newest 200" in text_of(app))

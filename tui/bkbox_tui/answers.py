@@ -44,7 +44,7 @@ def answers_of(snapshot: Snapshot | None) -> Answers:
 def safety(status: Status) -> tuple[Level, str]:
     """The safety of the bookie: the worst condition that is true decides."""
     failed = [disk for disk in status.disks if disk.state == "failed"]
-    away = [disk for disk in status.disks if disk.state == "out of service"]
+    unavailable = [disk for disk in status.disks if disk.state == "out of service"]
     if status.state in ("refused", "stopped"):
         return Level.BAD, f"the bookie is {status.state}"
     if failed:
@@ -55,8 +55,8 @@ def safety(status: Status) -> tuple[Level, str]:
     if status.limbo.blockers:
         count = len(status.limbo.blockers)
         return Level.BAD, f"{_ledgers(count)} cannot be repaired without help: see below"
-    if away and status.state == "running":
-        return Level.WARNING, f"{_disks(away)} out of service"
+    if unavailable and status.state == "running":
+        return Level.WARNING, f"{_disks(unavailable)} out of service"
     if status.limbo.ledgers:
         return Level.WARNING, (
             f"{_ledgers(status.limbo.ledgers)} in limbo: nothing acknowledged is denied, some copies may be missing"
@@ -108,10 +108,10 @@ def at_work(jobs: tuple[Job, ...]) -> list[Job]:
 
 
 def _part(job: Job) -> str:
-    words = [] if job.percent is None else [f"{job.percent:.0f} %"]
+    parts = [] if job.percent is None else [f"{job.percent:.0f} %"]
     if job.state is not JobState.RUNNING:
-        words.append(job.state.value)
-    return f" ({', '.join(words)})" if words else ""
+        parts.append(job.state.value)
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _how_long(status: Status, jobs: tuple[Job, ...]) -> str:

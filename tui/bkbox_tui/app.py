@@ -94,7 +94,7 @@ class Tui(App[None]):
         plain: bool = False,
     ) -> None:
         super().__init__()
-        self._home = source
+        self._own_source = source
         self.view = View(source)
         for theme in (themes.LIGHT, themes.DARK):
             self.register_theme(theme)
@@ -106,7 +106,7 @@ class Tui(App[None]):
         self._recorder = record
         self._frozen = False
         self._ended = False
-        self._look = asyncio.Event()
+        self._wake = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         yield TopBar()
@@ -123,7 +123,7 @@ class Tui(App[None]):
             yield Limbo(id="limbo")
             yield Jobs(id="jobs")
             yield Cookies(id="cookies")
-            yield Cluster(self._home, id="cluster")
+            yield Cluster(self._own_source, id="cluster")
             yield Events(id="events")
             yield Diagnostics(id="diagnostics")
         yield Footer()
@@ -166,21 +166,21 @@ class Tui(App[None]):
     async def _watch(self) -> None:
         while not self._ended:
             if not self._frozen:
-                await self._take()
-            self._look.clear()
+                await self._refresh()
+            self._wake.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), EVERY_S)
+                await asyncio.wait_for(self._wake.wait(), EVERY_S)
 
-    async def _take(self) -> None:
+    async def _refresh(self) -> None:
         view = self.view
-        snapshot = await view.source.take()
+        snapshot = await view.source.read()
         if view is not self.view:
             return
         if snapshot is None:
             self._ended = True
         else:
-            view.take(snapshot)
-            if view.source is self._home:
+            view.update(snapshot)
+            if view.source is self._own_source:
                 self._record(lambda recorder: recorder.add(snapshot))
         self._draw()
 
@@ -252,7 +252,7 @@ class Tui(App[None]):
         panel = self.panel
         self.set_focus(next(iter(panel.query(Table)), None), scroll_visible=False)
         self._draw()
-        self.run_worker(panel.look(self.source), exclusive=True, group="on demand")
+        self.run_worker(panel.load(self.source), exclusive=True, group="on demand")
         self.refresh_bindings()
 
     def action_next_panel(self) -> None:
@@ -302,12 +302,12 @@ class Tui(App[None]):
 
     def action_refresh(self) -> None:
         self._frozen = False
-        self._look.set()
-        self.run_worker(self.panel.look(self.source), exclusive=True, group="on demand")
+        self._wake.set()
+        self.run_worker(self.panel.load(self.source), exclusive=True, group="on demand")
 
     def action_freeze(self) -> None:
         self._frozen = not self._frozen
-        self._look.set()
+        self._wake.set()
         self._draw_top()
 
     def action_record(self) -> None:
@@ -349,13 +349,13 @@ class Tui(App[None]):
     def action_leave(self) -> None:
         if self.panel.clear():
             self._draw()
-        elif self.source is not self._home:
-            self._show(self._home)
+        elif self.source is not self._own_source:
+            self._show(self._own_source)
             self.action_panel("cluster")
 
     def action_open(self) -> None:
         panel = self.query_one(Cluster)
-        row, source = panel.selected, self._home
+        row, source = panel.selected, self._own_source
         if row is None or not isinstance(source, Bookie):
             self.notify("there is no bookie under the cursor", severity="warning")
             return
@@ -411,7 +411,7 @@ class Tui(App[None]):
             text = explained(await source.explain(ledger))
         except BkboxError as error:
             text = "\n".join([*known, f"it cannot be told: {error}"])
-        page.say(text)
+        page.set_content(text)
 
     def action_severity(self) -> None:
         self.query_one(Events).next_severity()
@@ -433,7 +433,7 @@ class Tui(App[None]):
             f"End job {job.id} ({job.kind.value})? Type its id, {job.id}:", must_be=str(job.id)
         )
         self.push_screen(
-            question, lambda said: None if said is None else self._act(job, JobAction.CANCEL)
+            question, lambda reply: None if reply is None else self._act(job, JobAction.CANCEL)
         )
 
     def action_rate_job(self) -> None:
@@ -441,18 +441,18 @@ class Tui(App[None]):
         if job is None:
             return
 
-        def answered(said: str | None) -> None:
-            if said is None:
+        def on_reply(reply: str | None) -> None:
+            if reply is None:
                 return
             try:
-                limit = rate_of(said.strip())
+                limit = rate_of(reply.strip())
             except ValueError as error:
                 self.notify(str(error), severity="error")
                 return
             self._act(job, JobAction.RATE, limit)
 
         self.push_screen(
-            Question(f"Bytes a second for job {job.id}, as 50MiB; none for no limit:"), answered
+            Question(f"Bytes a second for job {job.id}, as 50MiB; none for no limit:"), on_reply
         )
 
     def _job(self) -> Job | None:
@@ -465,9 +465,9 @@ class Tui(App[None]):
     def _act(self, job: Job, action: JobAction, limit: int | None = None) -> None:
         source = self.source
         if isinstance(source, Bookie):
-            self.run_worker(self._carry_out(source, job, action, limit))
+            self.run_worker(self._execute(source, job, action, limit))
 
-    async def _carry_out(
+    async def _execute(
         self, source: Bookie, job: Job, action: JobAction, limit: int | None
     ) -> None:
         try:
@@ -476,4 +476,4 @@ class Tui(App[None]):
             self.notify(str(error), severity="error")
         else:
             self.notify(f"job {job.id}: {action.value}")
-        self._look.set()
+        self._wake.set()

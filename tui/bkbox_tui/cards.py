@@ -41,19 +41,19 @@ def cut_path(path: str, width: int) -> str:
 
 
 def verdict(answers: Answers, width: int, height: int) -> list[Line]:
-    """Whether it is safe and why; then the next steps, as far as there is space. Their commands are never cut."""
+    """Draws the safety and its reason, then the next steps as far as there is space. Their commands are never cut."""
     lines: list[Line] = [
         ((each, answers.level.style),) for each in _wrapped(answers.safe, width, 2)
     ]
     doing = f"{answers.doing}; how long: {answers.how_long}"
     lines.append(((cut(doing, width), "muted"),))
     for number, (text, command) in enumerate(answers.next_steps):
-        room = height - len(lines)
+        rows_left = height - len(lines)
         pasted = _wrapped(f"→ {command}", width, height) if command else []
-        said = _wrapped(text, width, max(1, room - len(pasted)) if number == 0 else 2)
-        if room < len(said) + len(pasted):
+        wrapped = _wrapped(text, width, max(1, rows_left - len(pasted)) if number == 0 else 2)
+        if rows_left < len(wrapped) + len(pasted):
             break
-        lines += [((each, ""),) for each in said]
+        lines += [((each, ""),) for each in wrapped]
         lines += [((each, "strong"),) for each in pasted]
     return lines
 
@@ -81,11 +81,11 @@ def repair(snapshot: Snapshot | None, history: History, width: int, height: int)
     else:
         stuck = len(limbo.blockers)
         level = Level.BAD if stuck else Level.WARNING
-        said = f" {amount(limbo.ledgers)} in limbo "
-        space = min(60, max(0, width - 3 - len(said)))
+        label = f" {amount(limbo.ledgers)} in limbo "
+        space = min(60, max(0, width - 3 - len(label)))
         *above, last = trend(history.limbo, space, 4 if height >= 12 else 1)
-        lines = [((" " * (3 + len(said)), ""), (each, level.style)) for each in above]
-        lines.append((sign(level), (said, "strong"), (last, level.style)))
+        lines = [((" " * (3 + len(label)), ""), (each, level.style)) for each in above]
+        lines.append((sign(level), (label, "strong"), (last, level.style)))
         share = limbo.done / (limbo.ledgers + limbo.done)
         lines.append(_progress(share, width, Level.BUSY))
         speed = "waits" if mine is None or not mine.rate.bytes else f"{size(mine.rate.bytes)}/s"
@@ -101,8 +101,8 @@ def repair(snapshot: Snapshot | None, history: History, width: int, height: int)
         lines.append((sign(Level.WARNING), (cut(f" {amount(short)} copies short", width - 3), "")))
     ended = snapshot.status.losses.ledgers
     if ended:
-        said = f"{counted(ended, 'ledger')} ended with loss: panel 3"
-        lines.append(((cut(said, width), "muted"),))
+        label = f"{counted(ended, 'ledger')} ended with loss: panel 3"
+        lines.append(((cut(label, width), "muted"),))
     if not others and not limbo.ledgers and not short:
         lines.append((("no job at work", "muted"),))
     for job in others[: max(0, (height - len(lines)) // 2)]:
@@ -175,12 +175,12 @@ def _trends(series: Sequence[Series], width: int, height: int) -> list[Line]:
     tall = max(1, min(_CHART_MAX, height // len(series)))
     chart = max(1, width - _LABEL - _NOW - _SCALE)
     lines: list[Line] = []
-    for label, points, said in series:
-        now = said(points[-1]) if points else "-"
+    for label, points, format_value in series:
+        now = format_value(points[-1]) if points else "-"
         most = top(points, chart)
         for number, row in enumerate(trend(points, chart, tall)):
             is_last = number == tall - 1
-            scale = f" max {said(most)}" if most and number == 0 else ""
+            scale = f" max {format_value(most)}" if most and number == 0 else ""
             lines.append(
                 (
                     (f"{label if is_last else '':<{_LABEL}}", "muted"),
@@ -233,8 +233,8 @@ def disk_level(disk: DiskStatus) -> Level:
 
 def _of_disk(disk: DiskStatus, status: Status, history: History, width: int) -> Line:
     level, wide = disk_level(disk), width >= 110
-    spare = width - (99 if wide else 66)
-    name = min(40, max(10, spare))
+    extra = width - (99 if wide else 66)
+    name = min(40, max(10, extra))
     cookie = cookie_level(status, disk.path)
     head: Line = (sign(level), (f" {cut_path(disk.path, name):<{name}} ", ""))
     tail: Line = ((" cookie ", "muted"), sign(cookie))
@@ -253,7 +253,7 @@ def _of_disk(disk: DiskStatus, status: Status, history: History, width: int) -> 
     fill = Level.BUSY if share is None or share < 0.9 else Level.WARNING
     return (
         *head,
-        (bar(share, 6 + max(0, spare - name)), fill.style),
+        (bar(share, 6 + max(0, extra - name)), fill.style),
         ("    ?" if share is None else f" {share:4.0%}", ""),
         (f" {size(disk.free_bytes):>8} free", ""),
         (" busy ", "muted"),
@@ -275,9 +275,9 @@ def cookie_level(status: Status, path: str) -> Level:
 def _of_files(item: DiskFiles, width: int) -> Line:
     level = Level.BAD if item.problem else Level.UNKNOWN
     name = min(30, max(10, width // 3))
-    said = item.problem or item.marker
+    detail = item.problem or item.marker
     path = f" {cut_path(item.path, name):<{name}} "
-    return (sign(level), (path, ""), (cut(said, width - name - 5), level.style))
+    return (sign(level), (path, ""), (cut(detail, width - name - 5), level.style))
 
 
 # ---- processes ----------------------------------------------------------------------------------
@@ -302,10 +302,10 @@ def processes(status: Status | None, width: int, height: int) -> list[Line]:
                 Level.GOOD, f"{len(workers)} workers" if len(workers) > 1 else "worker", workers, ""
             )
         )
-    kept = cells[: columns * height]
+    visible = cells[: columns * height]
     return [
-        tuple(part for cell in kept[at : at + columns] for part in (*cell, ("  ", "")))[:-1]
-        for at in range(0, len(kept), columns)
+        tuple(part for cell in visible[at : at + columns] for part in (*cell, ("  ", "")))[:-1]
+        for at in range(0, len(visible), columns)
     ]
 
 
@@ -330,13 +330,13 @@ def _process(process: Process, status: Status) -> Line:
 def _cell(level: Level, name: str, found: Sequence[Process], trouble: str) -> Line:
     figures = trouble or f"{_sum(each.cpu_percent for each in found):>4}%"
     memory = [each.memory_bytes for each in found if each.memory_bytes is not None]
-    taken = "" if trouble else f" {size(sum(memory)) if memory else '-':>9}"
-    width = _CELL - 5 - len(figures) - len(taken)
+    memory_text = "" if trouble else f" {size(sum(memory)) if memory else '-':>9}"
+    width = _CELL - 5 - len(figures) - len(memory_text)
     return (
         sign(level),
         (f" {cut_path(name, width):<{width}}", ""),
         (f" {figures}", level.style if trouble else ""),
-        (taken, "muted"),
+        (memory_text, "muted"),
     )
 
 

@@ -61,7 +61,7 @@ class Page(ModalScreen[None]):
             yield self._shown
             yield Static("\nescape closes this", markup=False)
 
-    def say(self, text: str) -> None:
+    def set_content(self, text: str) -> None:
         self._shown.update(text)
 
 

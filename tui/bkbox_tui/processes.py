@@ -24,7 +24,7 @@ def line(process: Process | None, status: Status) -> str:
     up, *others = _figures(process, status)
     is_time = process.running and process.started_ms is not None
     named = zip(COLUMNS[2:], others, strict=True)
-    return ", ".join([f"up {up}" if is_time else up, *(f"{name} {said}" for name, said in named)])
+    return ", ".join([f"up {up}" if is_time else up, *(f"{name} {value}" for name, value in named)])
 
 
 def percentage(process: Process | None) -> str:

@@ -64,7 +64,7 @@ class Source(Protocol):
     @property
     def is_live(self) -> bool: ...
 
-    async def take(self) -> Snapshot | None:
+    async def read(self) -> Snapshot | None:
         """The current snapshot; None once a recording has ended. Raises EncodingError, OperatorError."""
 
 
@@ -110,10 +110,10 @@ class Bookie:
         token = "FILE" if self._reach is None else self._reach.token_file
         return f"--bookie {self.address} --token-file {token}"
 
-    async def take(self) -> Snapshot:
-        return await asyncio.to_thread(self._take)
+    async def read(self) -> Snapshot:
+        return await asyncio.to_thread(self._read)
 
-    def _take(self) -> Snapshot:
+    def _read(self) -> Snapshot:
         try:
             status = client.fetch_status(self.address)
         except BookieNotRunningError as error:
@@ -170,13 +170,13 @@ class Bookie:
             return CookieView(report.ok, rows, report.advice)
         if self._status is None:
             return CookieView(None, problem="the bookie is not running")
-        said = self._status.cookies
+        cookies = self._status.cookies
         rows = tuple(
             (each.where, each.field, each.expected, each.found)
-            for each in said.fields
+            for each in cookies.fields
             if not each.same
         )
-        return CookieView(said.ok, rows, said.advice, said.problem)
+        return CookieView(cookies.ok, rows, cookies.advice, cookies.problem)
 
     def cluster(self) -> AbstractAsyncContextManager[tuple[ClusterWatch, Asker]]:
         """All bookies of its cluster. Raises, when it is entered, BkboxError."""
@@ -227,7 +227,7 @@ class Recording:
     def name(self) -> str:
         return f"{self._bookie or 'recording'} ({self._path.name})"
 
-    async def take(self) -> Snapshot | None:
+    async def read(self) -> Snapshot | None:
         if self._first is not None:
             found, self._first = self._first, None
             return found
@@ -248,11 +248,11 @@ def disk_files(path: Path) -> DiskFiles:
         return DiskFiles(str(path), "", "", free, total, str(error))
     if identity is None:
         return DiskFiles(str(path), "", "", free, total, "it is no disk of a bookie")
-    said = marker_in_words(read_marker(files, path))
-    return DiskFiles(str(path), str(identity.uuid), said, free, total, "")
+    marker = describe_marker(read_marker(files, path))
+    return DiskFiles(str(path), str(identity.uuid), marker, free, total, "")
 
 
-def marker_in_words(marker: Marker | None) -> str:
+def describe_marker(marker: Marker | None) -> str:
     """The next start's treatment of a dirty marker, as far as it can be told before."""
     if marker is None:
         return "stopped cleanly"

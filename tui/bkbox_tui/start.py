@@ -26,11 +26,11 @@ def run(
         with recorder:
             asyncio.run(_only_record(source, recorder, headless_s))
         return
-    look_for_cycles_rarely()
+    collect_garbage_rarely()
     Tui(source, wall_ms=wall_ms, recordings=Path.cwd(), record=recorder, plain=plain).run()
 
 
-def look_for_cycles_rarely() -> None:
+def collect_garbage_rarely() -> None:
     """Makes garbage collection rare: loaded modules stay, and a frame leaves few cycles. At Python's default rate
     collections take longer than drawing."""
     gc.collect()
@@ -42,7 +42,7 @@ async def _only_record(source: Source, recorder: Recorder, seconds: float) -> No
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while loop.time() < end:
-        snapshot = await source.take()
+        snapshot = await source.read()
         if snapshot is None:
             return
         recorder.add(snapshot)

@@ -158,8 +158,8 @@ class Table(ScrollView, can_focus=True):
         before, now = self.virtual_size, self._whole()
         if now == before:
             return
-        room = self.size.height
-        if before.height > room and now.height > room:
+        height = self.size.height
+        if before.height > height and now.height > height:
             self.set_reactive(Widget.virtual_size, now)
             self._scroll_update(now)
         else:

@@ -22,7 +22,7 @@ class View:
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
     answers: Answers = field(default_factory=lambda: answers_of(None))
 
-    def take(self, snapshot: Snapshot) -> None:
+    def update(self, snapshot: Snapshot) -> None:
         """Adds a snapshot."""
         self.events.extend(changes(self.snapshot, snapshot))
         self.history.add(snapshot)

@@ -32,15 +32,15 @@ class TopBar(Static):
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
-        self.said = ""
+        self.shown = ""
 
     def show(self, top: Top) -> None:
         age = "no data yet" if top.age_s is None else f"{top.age_s:.0f} s old"
         parts = [f"[{top.level.sign}] {top.target}", top.connection, age, *top.flags]
-        said = "  ".join(parts)
-        if said != self.said:
-            self.said = said
-            self.update(Text(said, style="bold", no_wrap=True, overflow="ellipsis"))
+        shown = "  ".join(parts)
+        if shown != self.shown:
+            self.shown = shown
+            self.update(Text(shown, style="bold", no_wrap=True, overflow="ellipsis"))
 
 
 class TextLabel(Static):
@@ -52,11 +52,11 @@ class TextLabel(Static):
         self.border_title = title
         if self.has_class("box"):
             self.display = False
-        self._said = ""
+        self._content = ""
         self._shape: tuple[int, int] = (0, 0)
 
-    def say(self, text: str) -> None:
-        if text == self._said:
+    def set_content(self, text: str) -> None:
+        if text == self._content:
             return
         width = max(1, self.size.width)
         shape = (
@@ -66,7 +66,7 @@ class TextLabel(Static):
         self.update(text, layout=shape != self._shape)
         if self.has_class("box"):
             self.display = bool(text)
-        self._said, self._shape = text, shape
+        self._content, self._shape = text, shape
 
 
 class Card(Static):
@@ -86,7 +86,7 @@ class Card(Static):
         super().__init__("", id=id, classes=classes, markup=False)
         self.border_title = title
         self._title = title
-        self._said: list[Line] | None = None
+        self._content: list[Line] | None = None
         self._tall = 0
 
     @property
@@ -104,9 +104,9 @@ class Card(Static):
         self.set_classes(level.style)
         self.border_title = f"{self._title} \\[{level.sign}]"
 
-    def say(self, lines: list[Line]) -> None:
-        if lines != self._said:
-            self._said = lines
+    def set_content(self, lines: list[Line]) -> None:
+        if lines != self._content:
+            self._content = lines
             parts = [_styled(part) for line in lines for part in (*line, ("\n", ""))]
             self.update(Content.assemble(*parts), layout=False)
 

@@ -140,7 +140,7 @@ def refuse_browsers(headers: Mapping[str, str]) -> None:
 def read_token(path: Path) -> bytes:
     """The token in a file. Raises BootError, also for a file that other users can read: the token may have leaked."""
     token = read_secret(path, "the token file").strip()
-    if not _TOKEN_BYTES_MIN <= len(token) <= _TOKEN_BYTES_MAX or not _is_plain(token):
+    if not _TOKEN_BYTES_MIN <= len(token) <= _TOKEN_BYTES_MAX or not _is_printable(token):
         raise BootError(
             f"the token file {path} has to hold one word of {_TOKEN_BYTES_MIN} to {_TOKEN_BYTES_MAX} printable ASCII "
             f"characters: openssl rand -hex 32 makes one"
@@ -148,7 +148,7 @@ def read_token(path: Path) -> bytes:
     return token
 
 
-def _is_plain(token: bytes) -> bool:
+def _is_printable(token: bytes) -> bool:
     return all(0x21 <= byte <= 0x7E for byte in token)
 
 

@@ -84,11 +84,11 @@ _MALFORMED = (http_exceptions.HttpProcessingError, web.RequestPayloadError)
 
 
 def status_route(status: StatusSource) -> Route:
-    async def answer(_asked: Request) -> object:
+    async def handle(_request: Request) -> object:
         found = status()
         return to_json(await found if inspect.isawaitable(found) else found)
 
-    return Route("GET", STATUS_URL, answer, "How the bookie does.", returns=Status)
+    return Route("GET", STATUS_URL, handle, "How the bookie does.", returns=Status)
 
 
 def runner_of(
@@ -99,7 +99,8 @@ def runner_of(
     refusals = Refusals(time.monotonic)
     limited_log = RateLimited(log, time.monotonic)
     app = web.Application(
-        middlewares=[_guard(access, refusals, limited_log, let_in)], client_max_size=BODY_BYTES_MAX
+        middlewares=[_authorization(access, refusals, limited_log, let_in)],
+        client_max_size=BODY_BYTES_MAX,
     )
     app[_STREAMS] = set()
     app.on_shutdown.append(_end_streams)
@@ -132,7 +133,7 @@ def _place(error: BaseException) -> str:
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
-def _guard(
+def _authorization(
     access: Callable[[], Access],
     refusals: Refusals,
     limited_log: RateLimited,
@@ -141,11 +142,11 @@ def _guard(
     """Middleware around every request, also those without a route."""
 
     @web.middleware
-    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            way = access()
-            request[_CALLER] = _caller(way, request)
-            request[_CREDENTIALS] = way.credentials
+            current = access()
+            request[_CALLER] = _caller(current, request)
+            request[_CREDENTIALS] = current.credentials
             if request.transport is not None:
                 let_in(request.transport.get_extra_info("socket").fileno())
             return await handler(request)
@@ -153,8 +154,10 @@ def _guard(
             return _problem(_refusal(request, error), error.headers.get("Allow"))
         except (BkboxError, TimeoutError) as error:
             if isinstance(error, HttpRefusedError) and error.error is AccessDeniedError:
-                who = request.remote or "the unix socket"
-                refusals.note(who, who, f"admin API, {error.status.value} {error.status.phrase}")
+                caller = request.remote or "the unix socket"
+                refusals.note(
+                    caller, caller, f"admin API, {error.status.value} {error.status.phrase}"
+                )
             return _problem(error)
         except ConnectionError:
             raise  # the client has disconnected
@@ -168,7 +171,7 @@ def _guard(
             )
             return _problem(BugError(f"{type(error).__name__}: {error_text(error)}"))
 
-    return guard
+    return authorize
 
 
 def _caller(access: Access, request: web.Request) -> Caller:
@@ -229,17 +232,17 @@ def _handler(route: Route, access: Callable[[], Access], limited_log: RateLimite
                 AccessDeniedError,
             )
         for name, text in request.match_info.items():
-            _refuse_odd_text(text, f"path: {name}")
+            _refuse_unprintable(text, f"path: {name}")
         query = _query(route, request)
         body = await _body(route, request)
-        asked = Request(request.match_info, query, body, caller.name)
+        checked = Request(request.match_info, query, body, caller.name)
         if route.changes:
             kind = f"{route.method} {route.path}"  # one key for each route: a flood on one hides no other
-            said = caller.name, request.method, request.path
-            limited_log.log(logging.INFO, kind, "%s asks: %s %s", *said)
+            logged = caller.name, request.method, request.path
+            limited_log.log(logging.INFO, kind, "%s asks: %s %s", *logged)
         credentials = request[_CREDENTIALS]
-        answer = await route.answer(asked)
-        return await _sent(request, answer, lambda: access().credentials == credentials)
+        response = await route.handler(checked)
+        return await _sent(request, response, lambda: access().credentials == credentials)
 
     return handle
 
@@ -252,8 +255,10 @@ def _query(route: Route, request: web.Request) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in request.query.items():
         if name not in known:
-            takes = ", ".join(known) or "none"
-            raise BadRequestError(f"query: unknown parameter {quoted(name[:40])}; it takes {takes}")
+            allowed = ", ".join(known) or "none"
+            raise BadRequestError(
+                f"query: unknown parameter {quoted(name[:40])}; it takes {allowed}"
+            )
         if name in found:
             raise BadRequestError(f"query: {name} is given twice")
         found[name] = _parameter(known[name], text)
@@ -275,7 +280,7 @@ def _parameter(parameter: Query, text: str) -> object:
                 f"query: {parameter.name} is {quoted(text[:40])}; it is true or false"
             )
         return _BOOLEANS.get(text.lower(), True)  # '?verbose' means '?verbose=true'
-    _refuse_odd_text(text, f"query: {parameter.name}")
+    _refuse_unprintable(text, f"query: {parameter.name}")
     return text
 
 
@@ -304,7 +309,7 @@ def _understood(route: Route, request: web.Request, raw: bytes) -> object:
         )
     try:
         found = json.loads(raw) if raw else {}
-        _refuse_odd_text(found, "body")
+        _refuse_unprintable(found, "body")
     except RecursionError:
         raise BadRequestError("body: nested too deeply") from None
     except ValueError as error:
@@ -315,49 +320,49 @@ def _understood(route: Route, request: web.Request, raw: bytes) -> object:
         raise BadRequestError(str(error)) from None
 
 
-def _refuse_odd_text(value: object, where: str) -> None:
+def _refuse_unprintable(value: object, where: str) -> None:
     """Rejects text that names nothing: with a NUL, or with half a surrogate pair, which JSON permits."""
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
             raise BadRequestError(f"{where}: {quoted(value[:40])} has a character that no text has")
     elif isinstance(value, dict):
         for name, item in value.items():
-            _refuse_odd_text(name, f"{where}: a name")
-            _refuse_odd_text(item, f"{where}.{name}")
+            _refuse_unprintable(name, f"{where}: a name")
+            _refuse_unprintable(item, f"{where}.{name}")
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            _refuse_odd_text(item, f"{where}[{number}]")
+            _refuse_unprintable(item, f"{where}[{number}]")
 
 
 # ---- responses ----------------------------------------------------------------------------------------
 
 
 async def _sent(
-    request: web.Request, answer: object, may_go_on: Callable[[], bool]
+    request: web.Request, response: object, may_go_on: Callable[[], bool]
 ) -> web.StreamResponse:
-    """Sends the answer of a route. ``may_go_on``: returns True while the credentials with which the caller was
+    """Sends the response of a route. ``may_go_on``: returns True while the credentials with which the caller was
     authenticated are valid."""
-    if isinstance(answer, EventStream):
-        return await _streamed(request, answer, may_go_on)
-    if isinstance(answer, TextResponse):
-        headers = _HEADERS | {"Content-Type": answer.content_type}
-        return web.Response(body=answer.body.encode(), status=answer.status, headers=headers)
-    if isinstance(answer, JsonResponse):
-        return web.json_response(answer.value, status=answer.status, headers=_HEADERS)
-    return web.json_response(answer, headers=_HEADERS)
+    if isinstance(response, EventStream):
+        return await _streamed(request, response, may_go_on)
+    if isinstance(response, TextResponse):
+        headers = _HEADERS | {"Content-Type": response.content_type}
+        return web.Response(body=response.body.encode(), status=response.status, headers=headers)
+    if isinstance(response, JsonResponse):
+        return web.json_response(response.value, status=response.status, headers=_HEADERS)
+    return web.json_response(response, headers=_HEADERS)
 
 
 async def _streamed(
-    request: web.Request, answer: EventStream, may_go_on: Callable[[], bool]
+    request: web.Request, stream: EventStream, may_go_on: Callable[[], bool]
 ) -> web.StreamResponse:
-    response = web.StreamResponse(headers=_HEADERS | {"Content-Type": answer.content_type})
+    response = web.StreamResponse(headers=_HEADERS | {"Content-Type": stream.content_type})
     task = asyncio.current_task()
     assert task is not None
     streams = request.app[_STREAMS]
     streams.add(task)
     try:
         await response.prepare(request)
-        async for chunk in answer.chunks:
+        async for chunk in stream.chunks:
             if not may_go_on():
                 response.force_close()
                 break
@@ -369,7 +374,7 @@ async def _streamed(
             request.transport.abort()  # data not yet received is dropped
     finally:
         streams.discard(task)
-        await answer.chunks.aclose()
+        await stream.chunks.aclose()
     return response
 
 

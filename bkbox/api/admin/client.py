@@ -141,9 +141,9 @@ def ask(
 ) -> object:
     """The response of a route of the admin API; ``values`` are the request's body. ``timeout``: seconds for each
     step."""
-    answer = ask_text(address, method, url, values, timeout)
+    raw = ask_text(address, method, url, values, timeout)
     try:
-        found: object = json.loads(answer)
+        found: object = json.loads(raw)
     except ValueError as error:
         raise EncodingError(f"{address} answered something that is not JSON: {error}") from None
     return found
@@ -172,7 +172,7 @@ def ask_text(
     try:
         connection.request(method, url, body, headers)
         response = connection.getresponse()
-        answer = response.read()
+        raw = response.read()
     except PermissionError:
         raise OperatorError(
             f"not allowed to open {address}: run this as the user that runs the bookie"
@@ -181,15 +181,15 @@ def ask_text(
         raise BookieNotRunningError(f"no bookie is running: nothing answers on {address}") from None
     except (OSError, http.client.HTTPException) as error:
         if isinstance(address, Remote):
-            _raise_what_tls_met(address, error)
+            _raise_tls_error(address, error)
         if connection.sock is not None and isinstance(error, TimeoutError):
             raise BookieUnresponsiveError(_silence(address, connection, timeout)) from error
         raise BookieNotRunningError(f"no answer on {address}: {error_text(error)}") from error
     finally:
         connection.close()
     if response.status != http.HTTPStatus.OK:
-        _raise_what_it_met(address, url, response, answer)
-    return answer
+        _raise_http_error(address, url, response, raw)
+    return raw
 
 
 def _silence(address: Address, connection: http.client.HTTPConnection, timeout: float) -> str:
@@ -205,7 +205,7 @@ def _connection_to(there: Remote, timeout: float) -> http.client.HTTPConnection:
     return http.client.HTTPSConnection(there.host, there.port, timeout=timeout, context=there.tls)
 
 
-def _raise_what_tls_met(there: Remote, error: Exception) -> None:
+def _raise_tls_error(there: Remote, error: Exception) -> None:
     """Raises AuthenticationError if TLS failed: in that case nothing was sent."""
     if there.tls is None:
         if isinstance(error, http.client.RemoteDisconnected):
@@ -228,11 +228,11 @@ def _raise_what_tls_met(there: Remote, error: Exception) -> None:
         ) from error
 
 
-def _raise_what_it_met(
-    address: Address, url: str, response: http.client.HTTPResponse, answer: bytes
+def _raise_http_error(
+    address: Address, url: str, response: http.client.HTTPResponse, raw: bytes
 ) -> NoReturn:
     try:
-        found = json.loads(answer)
+        found = json.loads(raw)
     except ValueError:
         found = None
     match found:

@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 LISTENERS_MAX = 256
 REMEMBERED_MAX = 1_000
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _ALIVE_EVERY_S = 10.0
 _RETRY_MS = 2_000
-_UNTAKEN_MAX = 1_000
+_UNSENT_MAX = 1_000
 """Maximum number of unsent events of a listener; the oldest are dropped."""
 
 StatusSource = Callable[[], Awaitable[tuple[Status, Sequence[Job]]]]
@@ -47,10 +47,10 @@ class Event:
 
 
 class Events:
-    """The event source and its listeners. ``look``: returns the current status document and all jobs."""
+    """The event source and its listeners. ``source``: returns the current status document and all jobs."""
 
-    def __init__(self, look: StatusSource) -> None:
-        self._look = look
+    def __init__(self, source: StatusSource) -> None:
+        self._source = source
         self._before: tuple[Status, Sequence[Job]] | None = None
         self._remembered: deque[Event] = deque(maxlen=REMEMBERED_MAX)
         self._number = 0
@@ -89,10 +89,10 @@ class Events:
         try:
             while self._listeners:
                 try:
-                    self._tell(await self._look())
+                    self._tell(await self._source())
                 except (BkboxError, OSError) as error:
                     log.warning("events: the bookie cannot be looked at: %s", error_text(error))
-                await asyncio.sleep(_LOOK_EVERY_S)
+                await asyncio.sleep(_POLL_EVERY_S)
         finally:
             self._before = None  # changes without a listener are no events
 
@@ -115,13 +115,13 @@ class _Listener:
     """One listener and its unsent events."""
 
     def __init__(self, missed: Sequence[Event]) -> None:
-        self._untaken: deque[Event] = deque(missed, maxlen=_UNTAKEN_MAX)
+        self._unsent: deque[Event] = deque(missed, maxlen=_UNSENT_MAX)
         self._there = asyncio.Event()
         if missed:
             self._there.set()
 
     def put(self, event: Event) -> None:
-        self._untaken.append(event)
+        self._unsent.append(event)
         self._there.set()
 
     async def next(self) -> str:
@@ -131,7 +131,7 @@ class _Listener:
                 await self._there.wait()
         except TimeoutError:
             return ": alive\n\n"
-        event = self._untaken.popleft()
-        if not self._untaken:
+        event = self._unsent.popleft()
+        if not self._unsent:
             self._there.clear()
         return f"id: {event.number}\nevent: change\ndata: {json.dumps(asdict(event))}\n\n"

@@ -48,11 +48,11 @@ _INTRODUCTION = (
 
 def document_of(routes: Iterable[Route]) -> dict[str, Any]:
     """The whole document. Paths that Apache's bookie has, too, are tagged ``java``."""
-    answers, bodies = Schemas(_PLACE), Schemas(_PLACE, strict=True)
-    answers.of(Problem)
+    response_schemas, body_schemas = Schemas(_PLACE), Schemas(_PLACE, strict=True)
+    response_schemas.of(Problem)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        operation = _operation(route, answers, bodies)
+        operation = _operation(route, response_schemas, body_schemas)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -63,7 +63,7 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
         },
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": dict(sorted((answers.found | bodies.found).items())),
+            "schemas": dict(sorted((response_schemas.found | body_schemas.found).items())),
             "responses": {
                 f"Problem{status}": {"description": text, **_PROBLEM}
                 for status, text in sorted({**_ALWAYS, **_OF_REQUESTS, **_OF_BODIES}.items())
@@ -74,19 +74,19 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, answers: Schemas, bodies: Schemas) -> dict[str, Any]:
+def _operation(route: Route, response_schemas: Schemas, body_schemas: Schemas) -> dict[str, Any]:
     parameters = [*map(_in_path, re.findall(r"{(\w+)}", route.path)), *map(_in_query, route.query)]
     operation: dict[str, Any] = {
         "operationId": _name(route),
         "summary": route.summary,
         "tags": ["java" if route.java else "bkbox"],
-        "responses": _responses(route, answers),
+        "responses": _responses(route, response_schemas),
     }
     if parameters:
         operation["parameters"] = parameters
     if route.body is not None:
-        schema = bodies.of(route.body)
-        required = bool(bodies.found[route.body.__name__]["required"])
+        schema = body_schemas.of(route.body)
+        required = bool(body_schemas.found[route.body.__name__]["required"])
         operation["requestBody"] = {
             "required": required,
             "content": {"application/json": {"schema": schema}},
@@ -94,13 +94,17 @@ def _operation(route: Route, answers: Schemas, bodies: Schemas) -> dict[str, Any
     return operation
 
 
-def _responses(route: Route, answers: Schemas) -> dict[str, Any]:
-    schema = {"type": "string"} if route.media != "application/json" else answers.of(route.returns)
+def _responses(route: Route, response_schemas: Schemas) -> dict[str, Any]:
+    schema = (
+        {"type": "string"}
+        if route.media != "application/json"
+        else response_schemas.of(route.returns)
+    )
     good = {"content": {route.media: {"schema": schema}}}
     found: dict[int, dict[str, Any]] = {200: {"description": "Done.", **good}}
     for status in route.statuses:
-        said = {"content": dict(_TEXT if route.java else good["content"])}
-        found[status] = {"description": HTTPStatus(status).phrase, **said}
+        content = {"content": dict(_TEXT if route.java else good["content"])}
+        found[status] = {"description": HTTPStatus(status).phrase, **content}
     for status in {**_ALWAYS, **_OF_REQUESTS, **(_OF_BODIES if route.changes else {})}:
         if status in found:
             found[status]["content"] |= _PROBLEM["content"]
@@ -132,5 +136,5 @@ def _in_query(parameter: Query) -> dict[str, Any]:
 
 
 def _name(route: Route) -> str:
-    words = re.findall(r"\w+", route.path.removeprefix("/api/v1"))
-    return "_".join([route.method.lower(), *words])
+    parts = re.findall(r"\w+", route.path.removeprefix("/api/v1"))
+    return "_".join([route.method.lower(), *parts])

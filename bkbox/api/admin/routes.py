@@ -28,19 +28,19 @@ _DIGITS_MAX = len(str(NUMBER_MAX))
 @frozen_struct
 class Request:
     """A checked request. ``place``: values of the path's parameters (in braces in the route). ``query``: the given
-    query parameters. ``body``: an instance of the route's ``body`` class; None if it takes none. ``who``: the caller,
-    for the log."""
+    query parameters. ``body``: an instance of the route's ``body`` class; None if it takes none. ``caller``: the name
+    of the caller, for the log."""
 
     place: Mapping[str, str]
     query: Mapping[str, Any] = MappingProxyType({})
     body: object = None
-    who: str = ""
+    caller: str = ""
 
     def number(self, name: str) -> int:
         """A path parameter as a whole number. Raises BadRequestError."""
         return whole_number(name, self.place[name])
 
-    def told(self, cls: type[T]) -> T:
+    def body_as(self, cls: type[T]) -> T:
         """The body, which must be of the route's body class."""
         if not isinstance(self.body, cls):
             raise BugError(f"the route's body is no {cls.__name__}")
@@ -85,7 +85,7 @@ class EventStream:
     content_type: str = EVENT_STREAM
 
 
-Answer = Callable[[Request], Awaitable[object]]
+RequestHandler = Callable[[Request], Awaitable[object]]
 
 
 @frozen_struct
@@ -108,7 +108,7 @@ class Route:
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
-    answer: Answer
+    handler: RequestHandler
     summary: str = ""
     body: type[Any] | None = None
     returns: Any = object

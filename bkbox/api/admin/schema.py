@@ -12,7 +12,7 @@ from typing import Any, Literal, NewType, Union, get_args, get_origin
 from bkbox.base.documents import parts_of
 from bkbox.base.text import quoted
 
-_PLAIN: dict[Any, dict[str, Any]] = {
+_PRIMITIVES: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
@@ -37,8 +37,8 @@ class Schemas:
         origin, arguments = get_origin(annotation), get_args(annotation)
         if isinstance(annotation, NewType):
             return self.of(annotation.__supertype__)
-        if annotation in _PLAIN:
-            return dict(_PLAIN[annotation])
+        if annotation in _PRIMITIVES:
+            return dict(_PRIMITIVES[annotation])
         if is_dataclass(annotation) and isinstance(annotation, type):
             return self._class(annotation)
         if isinstance(annotation, type) and issubclass(annotation, StrEnum):

@@ -80,8 +80,8 @@ def _disks(old: Status, new: Status) -> Iterator[Change]:
             severity = Severity.WARNING if disk.read_only else Severity.INFO
             why = ", ".join(disk.read_only) or "no more"
             yield Change(severity, subject, f"disk {disk.path}: read-only: {why}")
-    for gone in known.values():
-        yield Change(Severity.WARNING, f"disk/{gone.disk}", f"disk {gone.path} is gone")
+    for removed in known.values():
+        yield Change(Severity.WARNING, f"disk/{removed.disk}", f"disk {removed.path} is gone")
 
 
 def _processes(old: Status, new: Status) -> Iterator[Change]:

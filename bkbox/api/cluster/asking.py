@@ -155,8 +155,10 @@ class Asker:
             async with asyncio.timeout(_WIRE_S):
                 found = await self._client.pool.bookie_info(BookieId(member.id))
         if not isinstance(found, DiskSpace):
-            said = "no answer in time" if found is None else getattr(found, "value", found)
-            raise BookieNotRunningError(f"{why}; {said}" if why else f"it does not answer: {said}")
+            detail = "no answer in time" if found is None else getattr(found, "value", found)
+            raise BookieNotRunningError(
+                f"{why}; {detail}" if why else f"it does not answer: {detail}"
+            )
         return Report(
             verdict="warn" if why else "ok",
             problems=(why,) if why else (),

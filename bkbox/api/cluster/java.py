@@ -60,12 +60,12 @@ def counters_of(page: str, at_s: float) -> Counters | None:
 
 def state_of(document: object) -> State:
     """Of the response of STATE_URL."""
-    said: Mapping[str, object] = document if isinstance(document, Mapping) else {}
-    if said.get("shuttingDown"):
+    state: Mapping[str, object] = document if isinstance(document, Mapping) else {}
+    if state.get("shuttingDown"):
         return "stopping"
-    if not said.get("running"):
+    if not state.get("running"):
         return "starting"
-    return "read-only" if said.get("readOnly") else "writable"
+    return "read-only" if state.get("readOnly") else "writable"
 
 
 def rates(before: Counters | None, now: Counters) -> Report:

@@ -158,8 +158,8 @@ def recent_p99_us(status: Status, operation: str) -> int | None:
 
 
 def _job(job: Job) -> str:
-    words = [job.kind.value] if job.percent is None else [job.kind.value, f"{job.percent:.0f}%"]
-    return " ".join(words if job.state is JobState.RUNNING else [*words, job.state.value])
+    parts = [job.kind.value] if job.percent is None else [job.kind.value, f"{job.percent:.0f}%"]
+    return " ".join(parts if job.state is JobState.RUNNING else [*parts, job.state.value])
 
 
 # ---- order and selection ------------------------------------------------------------------------
@@ -192,14 +192,14 @@ ORDERS: dict[str, Callable[[BookieRow], tuple[float, str]]] = {
 
 def selected(rows: Iterable[BookieRow], order: str, text: str) -> list[BookieRow]:
     """The rows in this order that contain the text, in any case."""
-    wanted = text.lower()
-    return sorted((row for row in rows if wanted in _words(row)), key=ORDERS[order])
+    needle = text.lower()
+    return sorted((row for row in rows if needle in _search_text(row)), key=ORDERS[order])
 
 
-def _words(row: BookieRow) -> str:
+def _search_text(row: BookieRow) -> str:
     report = row.report
-    words = (row.bookie, row.state, row.mode, row.rack, row.address, report.version)
-    return " ".join(filter(None, (*words, *row.problems, *(report.jobs or ())))).lower()
+    parts = (row.bookie, row.state, row.mode, row.rack, row.address, report.version)
+    return " ".join(filter(None, (*parts, *row.problems, *(report.jobs or ())))).lower()
 
 
 def summary(rows: Iterable[BookieRow]) -> str:

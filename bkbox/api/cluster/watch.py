@@ -28,12 +28,12 @@ Ask = Callable[[Member], Awaitable[Report | None]]
 
 @dataclass(slots=True)
 class _Poll:
-    """``since_s``: when a bookie answered last, or was first seen; ``asked_s``: when the poll in flight was sent."""
+    """``since_s``: when a bookie answered last, or was first seen; ``polled_s``: when the poll in flight was sent."""
 
     member: Member
     since_s: float
     task: asyncio.Task[None] | None = None
-    asked_s: float = 0.0
+    polled_s: float = 0.0
     report: Report | None = None
     failure: str = ""
 
@@ -84,10 +84,10 @@ class ClusterWatch:
 
     async def close(self) -> None:
         tasks = [poll.task for poll in self._polls.values()]
-        begun = [each for each in (self._listing, *tasks) if each is not None and not each.done()]
-        for each in begun:
+        pending = [each for each in (self._listing, *tasks) if each is not None and not each.done()]
+        for each in pending:
             each.cancel()
-        await asyncio.gather(*begun, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
 
     # ---- polls ----------------------------------------------------------------------------------
 
@@ -115,12 +115,12 @@ class ClusterWatch:
 
     def _begin(self, poll: _Poll) -> None:
         if poll.task is None or poll.task.done():
-            poll.asked_s = math.inf
+            poll.polled_s = math.inf
             poll.task = asyncio.create_task(self._poll(poll))
 
     async def _poll(self, poll: _Poll) -> None:
         async with self._slots:
-            poll.asked_s = self._clock()
+            poll.polled_s = self._clock()
             try:
                 async with asyncio.timeout(TIMEOUT_S):
                     report = await self._ask(poll.member)
@@ -131,14 +131,14 @@ class ClusterWatch:
                 poll.failure = "it does not answer"
                 return
         poll.report, poll.failure = report, ""
-        if report is not None and not report.state and self._clock() - poll.asked_s > SLOW_S:
+        if report is not None and not report.state and self._clock() - poll.polled_s > SLOW_S:
             poll.failure = "; ".join(report.problems)  # its status hangs, its port answers
         if not poll.failure:
             poll.since_s = self._clock()
 
     def _row(self, poll: _Poll, now: float) -> BookieRow:
         in_flight = poll.task is not None and not poll.task.done()
-        slow = in_flight and now - poll.asked_s > SLOW_S
+        slow = in_flight and now - poll.polled_s > SLOW_S
         silent_s = now - poll.since_s if poll.failure or slow else None
         return row_of(poll.member, poll.report, silent_s, poll.failure)
 

@@ -34,41 +34,41 @@ _CLUSTER_S = 10.0
 def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...]:
     """``table``: all routes of the API."""
 
-    async def schema(_asked: Request) -> object:
+    async def schema(_request: Request) -> object:
         return schema_of(Status, "Status of a bookie of bkbox")
 
-    async def bookies(_asked: Request) -> object:
+    async def bookies(_request: Request) -> object:
         async with asyncio.timeout(_CLUSTER_S):
             return [asdict(each) for each in await members_of(api.store, api.topology())]
 
-    async def events(asked: Request) -> object:
-        return EventStream(api.events.listen(asked.query.get("after")))
+    async def events(request: Request) -> object:
+        return EventStream(api.events.listen(request.query.get("after")))
 
-    async def alive(_asked: Request) -> object:
+    async def alive(_request: Request) -> object:
         return TextResponse("ok\n")  # the response itself is the proof of life
 
-    async def ready(_asked: Request) -> object:
+    async def ready(_request: Request) -> object:
         why = not_ready(await api.status())
         return TextResponse(f"{why}\n", status=_UNAVAILABLE) if why else TextResponse("ok\n")
 
-    async def health(asked: Request) -> object:
+    async def health(request: Request) -> object:
         config = str(api.bookie.config.path)
         found = health_of(await api.status(), await api.probes.recent(), config)
-        value: object = asdict(found) if asked.query.get("verbose") else {"state": found.state}
+        value: object = asdict(found) if request.query.get("verbose") else {"state": found.state}
         return JsonResponse(value, _UNAVAILABLE if found.state == "fail" else 200)
 
-    async def metrics(_asked: Request) -> object:
+    async def metrics(_request: Request) -> object:
         from bkbox.metrics.exposition import CONTENT_TYPE, exposition
 
         java_names = api.bookie.config.metrics_java_names
         return TextResponse(exposition(await api.status(), java_names=java_names), CONTENT_TYPE)
 
-    async def openapi(_asked: Request) -> object:
+    async def openapi(_request: Request) -> object:
         from bkbox.api.admin.openapi import document_of
 
         return document_of(table())
 
-    plain = "text/plain"
+    text_media = "text/plain"
     return (
         status_route(lambda: api.status()),
         Route(
@@ -93,13 +93,13 @@ def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...
             "The bookies of the cluster, with mode, rack and version.",
             returns=list[Member],
         ),
-        Route("GET", "/livez", alive, "Whether the supervisor lives.", media=plain),
+        Route("GET", "/livez", alive, "Whether the supervisor lives.", media=text_media),
         Route(
             "GET",
             "/readyz",
             ready,
             "Whether clients should be sent here; 503 and why where not.",
-            media=plain,
+            media=text_media,
             statuses=(_UNAVAILABLE,),
         ),
         Route(
@@ -112,7 +112,7 @@ def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...
             query=(Query("verbose", "boolean", "Show every check."),),
             statuses=(_UNAVAILABLE,),
         ),
-        Route("GET", "/metrics", metrics, "Metrics for Prometheus.", media=plain),
+        Route("GET", "/metrics", metrics, "Metrics for Prometheus.", media=text_media),
         Route(
             "GET",
             "/openapi.json",

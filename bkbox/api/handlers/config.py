@@ -18,15 +18,15 @@ def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
     """``GET`` the running configuration: value and source of each key; ``POST …/reload``: reload it, returns the
     changes."""
 
-    async def running(_asked: Request) -> object:
+    async def running(_request: Request) -> object:
         sources = bookie.config.provenance
         return {
             key: {"value": value, "from": sources[key]}
             for key, value in bookie.config.values().items()
         }
 
-    async def take_over(asked: Request) -> object:
-        changes = reload(bookie, environ, dry_run=asked.told(Reload).dry_run)
+    async def apply_file(request: Request) -> object:
+        changes = reload(bookie, environ, dry_run=request.body_as(Reload).dry_run)
         return [
             {"key": each.key, "before": each.before, "after": each.after, "from": each.source}
             for each in changes
@@ -43,7 +43,7 @@ def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
         Route(
             "POST",
             f"{CONFIG_URL}/reload",
-            take_over,
+            apply_file,
             "Read the configuration file anew; what changed.",
             Reload,
             returns=list[dict[str, object]],

@@ -41,48 +41,48 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
             raise DiskChangeError("the bookie is still starting: try again when it is up")
         return bookie.changes, bookie.jobs
 
-    async def list_all(_asked: Request) -> object:
+    async def list_all(_request: Request) -> object:
         await bookie.refresh()
         return [
             asdict(view_of(disk, bookie.progress.stall_of(disk.child))) for disk in bookie.disks
         ]
 
-    async def plan(asked: Request) -> object:
+    async def plan(request: Request) -> object:
         found, _jobs = changes()
         await bookie.refresh()
-        return asdict(found.drains.plan_drain(found.drains.find(asked.place["disk"])))
+        return asdict(found.drains.plan_drain(found.drains.find(request.place["disk"])))
 
-    async def drain(asked: Request) -> object:
+    async def drain(request: Request) -> object:
         found, jobs = changes()
-        disk = found.drains.find(asked.told(OneDisk).disk)
+        disk = found.drains.find(request.body_as(OneDisk).disk)
         await bookie.refresh()
         await found.drains.set_draining(disk, wanted=True)
         return to_json(await jobs.start(JobKind.DRAIN, {"disk": disk.uuid}))
 
-    async def undrain(asked: Request) -> object:
+    async def undrain(request: Request) -> object:
         found, jobs = changes()
-        disk = found.drains.find(asked.told(OneDisk).disk)
-        said = []
+        disk = found.drains.find(request.body_as(OneDisk).disk)
+        notes = []
         for job in jobs.registry.active():
             if job.kind is JobKind.DRAIN and job.arguments.get("disk") == disk.uuid:
                 await jobs.control(job.id, JobAction.CANCEL)
-                said.append(f"job {job.id} is being cancelled")
+                notes.append(f"job {job.id} is being cancelled")
         await found.drains.set_draining(disk, wanted=False)
-        return said
+        return notes
 
-    async def add(asked: Request) -> object:
+    async def add(request: Request) -> object:
         found, _jobs = changes()
-        return await found.add(Path(asked.told(NewDisk).path))
+        return await found.add(Path(request.body_as(NewDisk).path))
 
-    async def replace(asked: Request) -> object:
+    async def replace(request: Request) -> object:
         found, _jobs = changes()
-        told = asked.told(ReplaceDisk)
-        disk = found.drains.find(told.disk)
-        return await found.replace(disk, Path(told.path), dry_run=told.dry_run)
+        body_as = request.body_as(ReplaceDisk)
+        disk = found.drains.find(body_as.disk)
+        return await found.replace(disk, Path(body_as.path), dry_run=body_as.dry_run)
 
-    async def remove(asked: Request) -> object:
+    async def remove(request: Request) -> object:
         found, _jobs = changes()
-        return await found.remove(found.drains.find(asked.told(OneDisk).disk))
+        return await found.remove(found.drains.find(request.body_as(OneDisk).disk))
 
     lines = list[str]
     return (
@@ -124,17 +124,17 @@ def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
             raise DiskChangeError("the bookie is still starting: try again when it is up")
         return bookie.changes
 
-    async def of_bookie(asked: Request) -> object:
+    async def of_bookie(request: Request) -> object:
         changes()
-        on = asked.told(ReadOnly).wanted
+        on = request.body_as(ReadOnly).wanted
         return await bookie.readonly_requests.set_for_bookie(
             {OPERATOR} if on else INTENTS, wanted=on
         )
 
-    async def of_disk(asked: Request) -> object:
-        told = asked.told(ReadOnlyDisk)
+    async def of_disk(request: Request) -> object:
+        body_as = request.body_as(ReadOnlyDisk)
         await bookie.readonly_requests.set_for_disk(
-            changes().drains.find(told.disk), wanted=told.wanted
+            changes().drains.find(body_as.disk), wanted=body_as.wanted
         )
         return []
 
@@ -212,5 +212,5 @@ def _state(disk: Disk, path: Path) -> tuple[str, str, str]:
 
 
 def _of_limbo(limbo: int, read_only: Sequence[str]) -> str:
-    said = [f"{counted(limbo, 'ledger')} in limbo: repair is at work"] if limbo else []
-    return "; ".join([*said, *(f"takes no entries: {reason}" for reason in read_only)])
+    notes = [f"{counted(limbo, 'ledger')} in limbo: repair is at work"] if limbo else []
+    return "; ".join([*notes, *(f"takes no entries: {reason}" for reason in read_only)])

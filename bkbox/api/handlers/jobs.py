@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.requests import SetRate, StartJob
-from bkbox.api.admin.routes import NUMBER_MAX, Answer, Request, Route
+from bkbox.api.admin.routes import NUMBER_MAX, Request, RequestHandler, Route
 from bkbox.api.admin.socket_path import JOBS_URL
 from bkbox.errors import BadRequestError, JobRefusedError
 from bkbox.jobs.job import Job, JobAction, to_json
@@ -31,26 +31,26 @@ def routes(present: Callable[[], Jobs | None]) -> tuple[Route, ...]:
             raise JobRefusedError("the bookie is still starting: try again when it is up")
         return found
 
-    async def list_all(_asked: Request) -> object:
+    async def list_all(_request: Request) -> object:
         return [to_json(job) for job in jobs().registry.all()]
 
-    async def show(asked: Request) -> object:
-        return to_json(jobs().registry.get(asked.number("id")))
+    async def show(request: Request) -> object:
+        return to_json(jobs().registry.get(request.number("id")))
 
-    async def start(asked: Request) -> object:
-        told = asked.told(StartJob)
-        return to_json(await jobs().start(told.kind, told.arguments))
+    async def start(request: Request) -> object:
+        body_as = request.body_as(StartJob)
+        return to_json(await jobs().start(body_as.kind, body_as.arguments))
 
-    def control(action: JobAction) -> Answer:
-        async def answer(asked: Request) -> object:
-            rate = _rate(asked.told(SetRate)) if action is JobAction.RATE else 0
-            return to_json(await jobs().control(asked.number("id"), action, rate))
+    def control(action: JobAction) -> RequestHandler:
+        async def handle(request: Request) -> object:
+            rate = _rate(request.body_as(SetRate)) if action is JobAction.RATE else 0
+            return to_json(await jobs().control(request.number("id"), action, rate))
 
-        return answer
+        return handle
 
-    async def pace(asked: Request) -> object:
-        told = asked.told(SetRate)
-        jobs().pace(AS_CONFIGURED if told.bytes_per_second is None else _rate(told))
+    async def pace(request: Request) -> object:
+        body_as = request.body_as(SetRate)
+        jobs().pace(AS_CONFIGURED if body_as.bytes_per_second is None else _rate(body_as))
         return {}
 
     return (
@@ -87,8 +87,8 @@ _SUMMARIES = {
 }
 
 
-def _rate(told: SetRate) -> int:
-    rate = told.bytes_per_second
+def _rate(body_as: SetRate) -> int:
+    rate = body_as.bytes_per_second
     if rate is None or not 0 <= rate <= NUMBER_MAX:
         found = "null" if rate is None else str(rate)[:40]
         raise BadRequestError(

@@ -24,8 +24,8 @@ _LIMIT = 100
 
 
 def routes(bookie: Supervisor) -> tuple[Route, ...]:
-    async def page(asked: Request) -> object:
-        after, limit = asked.query.get("after", -1), asked.query.get("limit", _LIMIT)
+    async def page(request: Request) -> object:
+        after, limit = request.query.get("after", -1), request.query.get("limit", _LIMIT)
         if not 1 <= limit <= LIMIT_MAX:
             raise BadRequestError(f"query: limit is {limit}; it has to be 1 to {LIMIT_MAX}")
         return asdict(await _page(bookie, after, limit))

@@ -22,13 +22,13 @@ _TIMEOUT_S = 5.0
 
 
 def routes(bookie: Supervisor) -> tuple[Route, ...]:
-    async def space(_asked: Request) -> object:
+    async def space(_request: Request) -> object:
         known = {field.name for field in fields(DiskSpace)}
         found = await _each(bookie, messages.GetSpace())
         return [{name: item[name] for name in item if name in known} for item in found]
 
-    async def explain(asked: Request) -> object:
-        return await _each(bookie, messages.ExplainSegment(segment=asked.number("id")))
+    async def explain(request: Request) -> object:
+        return await _each(bookie, messages.ExplainSegment(segment=request.number("id")))
 
     return (
         Route(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
 
 BOOKIE = "/api/v1/bookie"
-PLAIN = "text/plain"
+TEXT = "text/plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +54,23 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
 
 
 def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
-    async def heartbeat(_asked: Request) -> object:
+    async def heartbeat(_request: Request) -> object:
         return TextResponse("OK\n")
 
-    async def state(_asked: Request) -> object:
+    async def state(_request: Request) -> object:
         return asdict(models.state_of(await api.status()))
 
-    async def read_only(_asked: Request) -> object:
+    async def read_only(_request: Request) -> object:
         return {"readOnly": not (await api.status()).writable}
 
-    async def set_read_only(asked: Request) -> object:
-        wanted = asked.told(SetReadOnly).readOnly
+    async def set_read_only(request: Request) -> object:
+        wanted = request.body_as(SetReadOnly).readOnly
         await bookie.readonly_requests.set_for_bookie(
             {OPERATOR} if wanted else INTENTS, wanted=wanted
         )
-        return await read_only(asked)
+        return await read_only(request)
 
-    async def ready(_asked: Request) -> object:
+    async def ready(_request: Request) -> object:
         why = not_ready(await api.status())
         return (
             TextResponse(f"Bookie is not fully started: {why}", status=503)
@@ -78,10 +78,10 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             else TextResponse("OK")
         )
 
-    async def sanity(_asked: Request) -> object:
+    async def sanity(_request: Request) -> object:
         return asdict(models.sanity_of(await api.status(), await api.probes.recent()))
 
-    async def server_config(_asked: Request) -> object:
+    async def server_config(_request: Request) -> object:
         config = bookie.config
         return {
             key: ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -90,7 +90,7 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
         }
 
     return (
-        Route("GET", "/heartbeat", heartbeat, "Whether it lives.", media=PLAIN, java=True),
+        Route("GET", "/heartbeat", heartbeat, "Whether it lives.", media=TEXT, java=True),
         Route(
             "GET",
             "/api/v1/config/server_config",
@@ -129,7 +129,7 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             f"{BOOKIE}/is_ready",
             ready,
             "Whether it serves.",
-            media=PLAIN,
+            media=TEXT,
             statuses=(503,),
             java=True,
         ),
@@ -145,17 +145,17 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
 
 
 def _of_space(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
-    async def info(_asked: Request) -> object:
+    async def info(_request: Request) -> object:
         return asdict(models.space_of(await api.status()))
 
-    async def disk_files(asked: Request) -> object:
+    async def disk_files(request: Request) -> object:
         places = {
             "journal": ([bookie.config.journal] if bookie.config.journal else [], ""),
             "entrylog": ([disk.path for disk in bookie.disks], ENTRY_LOG_DIR),
             "index": ([disk.path for disk in bookie.disks], "index"),
         }
-        wanted = asked.query.get("file_type")
-        chosen = {wanted: places[wanted]} if wanted in places else places
+        file_type = request.query.get("file_type")
+        chosen = {file_type: places[file_type]} if file_type in places else places
         return {
             f"{kind} files": "".join(
                 f"{name}\t" for path in paths for name in _names(path / folder)
@@ -163,20 +163,20 @@ def _of_space(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             for kind, (paths, folder) in chosen.items()
         }
 
-    async def gc(_asked: Request) -> object:
+    async def gc(_request: Request) -> object:
         return {"is_in_force_gc": str(models.gc_runs(await api.status())).lower()}
 
-    async def force_gc(_asked: Request) -> object:
+    async def force_gc(_request: Request) -> object:
         if bookie.jobs is None:
             raise JobRefusedError("the bookie is still starting: try again when it is up")
         if not models.gc_runs(await api.status()):
             await bookie.jobs.start(JobKind.GC, {"compact": "true"})
         return f"Triggered GC on BookieServer: {bookie.config.bookie_id}"
 
-    async def details(_asked: Request) -> object:
+    async def details(_request: Request) -> object:
         return [asdict(each) for each in models.gc_details(await api.status())]
 
-    async def suspended(_asked: Request) -> object:
+    async def suspended(_request: Request) -> object:
         return {"isMajorGcSuspended": "false", "isMinorGcSuspended": "false"}
 
     texts = dict[str, str]

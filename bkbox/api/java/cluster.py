@@ -31,8 +31,8 @@ def routes(api: Api) -> tuple[Route, ...]:
 
 
 def _of_ledgers(api: Api) -> tuple[Route, ...]:
-    async def list_all(asked: Request) -> object:
-        query, page = asked.query, asked.query.get("page", 0)
+    async def list_all(request: Request) -> object:
+        query, page = request.query, request.query.get("page", 0)
         if not query.get("print_metadata"):
             return {str(ledger): None async for ledger in _ledgers(api.store)}
         first = (page - 1) * models.PAGE_LEDGERS if page else 0
@@ -51,13 +51,13 @@ def _of_ledgers(api: Api) -> tuple[Route, ...]:
             found[str(ledger)] = models.ledger_of(metadata)
         return found
 
-    async def metadata(asked: Request) -> object:
-        ledger = _ledger(asked)
+    async def metadata(request: Request) -> object:
+        ledger = _ledger(request)
         found = await api.store.read_ledger(ledger)
         return {str(ledger): models.ledger_of(found.value)}
 
-    async def delete(asked: Request) -> object:
-        ledger = _ledger(asked)
+    async def delete(request: Request) -> object:
+        ledger = _ledger(request)
         await api.store.delete_ledger(ledger)
         return f"Deleted ledger: {ledger}"
 
@@ -109,30 +109,32 @@ async def _ledgers(store: MetadataStore) -> AsyncIterator[LedgerId]:
                 return
 
 
-def _ledger(asked: Request) -> LedgerId:
-    return ledger_id(asked.query["ledger_id"])
+def _ledger(request: Request) -> LedgerId:
+    return ledger_id(request.query["ledger_id"])
 
 
 # ---- bookies ----------------------------------------------------------------------------------------
 
 
 def _of_bookies(api: Api) -> tuple[Route, ...]:
-    async def list_all(asked: Request) -> object:
-        wanted = asked.query.get("type") == "ro"
+    async def list_all(request: Request) -> object:
+        only_read_only = request.query.get("type") == "ro"
         registered = await api.store.bookies()
         return {
-            str(name): _host(there.service_info.rpc) if asked.query.get("print_hostnames") else None
+            str(name): _host(there.service_info.rpc)
+            if request.query.get("print_hostnames")
+            else None
             for name, there in registered.items()
-            if there.read_only == wanted
+            if there.read_only == only_read_only
         }
 
-    async def info(_asked: Request) -> object:
+    async def info(_request: Request) -> object:
         spaces = await _spaces(api.store)
         if not spaces:
             return TextResponse("Not found any Bookie info.", status=404)
         return models.bookie_info(spaces)
 
-    async def cluster(_asked: Request) -> object:
+    async def cluster(_request: Request) -> object:
         tree, registered = api.store.under_replication, await api.store.bookies()
         known = await api.store.cookies()
         auditor = await tree.auditor()
@@ -196,12 +198,12 @@ async def _spaces(store: MetadataStore) -> dict[str, tuple[int, int]]:
     pool = BookiePool(Addresses(store).find, ClientOptions(), random.Random())  # noqa: S311 jitter
     try:
         names = sorted(await store.bookies())
-        said = await asyncio.gather(*map(pool.bookie_info, names))
+        replies = await asyncio.gather(*map(pool.bookie_info, names))
     finally:
         await pool.close()
     return {
         str(name): (one.free_bytes, one.total_bytes)
-        for name, one in zip(names, said, strict=True)
+        for name, one in zip(names, replies, strict=True)
         if isinstance(one, DiskSpace)
     }
 

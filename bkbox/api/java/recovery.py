@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
 
 RECOVERY = "/api/v1/autorecovery"
-_PLAIN = "text/plain"
+_TEXT = "text/plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,46 +35,46 @@ class Decommission:
 
 
 def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
-    async def state(_asked: Request) -> object:
+    async def state(_request: Request) -> object:
         return {"enabled": await api.store.under_replication.enabled()}
 
-    async def switch(asked: Request) -> object:
-        wanted: bool = asked.query["enabled"]
-        await api.store.under_replication.set_enabled(wanted)
-        return {"enabled": wanted}
+    async def switch(request: Request) -> object:
+        switch_on: bool = request.query["enabled"]
+        await api.store.under_replication.set_enabled(switch_on)
+        return {"enabled": switch_on}
 
-    async def marked(asked: Request) -> object:
-        found = await _marked(api.store, asked)
+    async def marked(request: Request) -> object:
+        found = await _marked(api.store, request)
         if not found:
             return TextResponse("No under replicated ledgers found", status=404)
-        return found if asked.query.get("printmissingreplica") else list(map(int, found))
+        return found if request.query.get("printmissingreplica") else list(map(int, found))
 
-    async def auditor(_asked: Request) -> object:
+    async def auditor(_request: Request) -> object:
         found = await api.store.under_replication.auditor()
         if found is None:
             return TextResponse("No auditor found", status=404)
         return TextResponse(f"Auditor: {found}")
 
-    async def delay(_asked: Request) -> object:
+    async def delay(_request: Request) -> object:
         found = await api.store.under_replication.recovery_delay()
         if found is None:
             return TextResponse("Exception when get lostBookieRecoveryDelay.", status=404)
         return TextResponse(f"lostBookieRecoveryDelay value: {found.seconds}")
 
-    async def set_delay(asked: Request) -> object:
-        seconds = asked.told(Delay).delay_seconds
+    async def set_delay(request: Request) -> object:
+        seconds = request.body_as(Delay).delay_seconds
         if not 0 <= seconds < 2**31:
             raise BadRequestError(f"body.delay_seconds is {seconds}; it has to be 0 or more")
         await api.store.under_replication.set_recovery_delay_s(seconds)
         return TextResponse(f"Success set lostBookieRecoveryDelay to {seconds}")
 
-    async def decommission(asked: Request) -> object:
-        told = asked.told(Decommission)
+    async def decommission(request: Request) -> object:
+        body_as = request.body_as(Decommission)
         if bookie.jobs is None:
             raise JobRefusedError("the bookie is still starting: try again when it is up")
-        name = bookie_id(told.bookie_src)
+        name = bookie_id(body_as.bookie_src)
         arguments = {"bookie": str(name)}
-        if told.delete_cookie.lower() == "true":
+        if body_as.delete_cookie.lower() == "true":
             arguments["delete_cookie"] = "true"
         await bookie.jobs.start(JobKind.DECOMMISSION, arguments)
         return TextResponse(f"Success send decommission Bookie command {name}")
@@ -116,7 +116,7 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             f"{RECOVERY}/who_is_auditor",
             auditor,
             "The auditor of the cluster.",
-            media=_PLAIN,
+            media=_TEXT,
             statuses=(404,),
             java=True,
         ),
@@ -125,7 +125,7 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             f"{RECOVERY}/lost_bookie_recovery_delay",
             delay,
             "How long a lost bookie is waited for, in seconds.",
-            media=_PLAIN,
+            media=_TEXT,
             statuses=(404,),
             java=True,
         ),
@@ -135,7 +135,7 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             set_delay,
             "Set that.",
             Delay,
-            media=_PLAIN,
+            media=_TEXT,
             java=True,
         ),
         Route(
@@ -144,16 +144,19 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             decommission,
             "Start to take a bookie out of the cluster.",
             Decommission,
-            media=_PLAIN,
+            media=_TEXT,
             java=True,
         ),
     )
 
 
-async def _marked(store: MetadataStore, asked: Request) -> dict[str, list[str]]:
+async def _marked(store: MetadataStore, request: Request) -> dict[str, list[str]]:
     """Ledgers marked as under-replicated, and the bookies whose replicas they lack."""
     tree = store.under_replication
-    with_it, without = asked.query.get("missingreplica"), asked.query.get("excludingmissingreplica")
+    with_it, without = (
+        request.query.get("missingreplica"),
+        request.query.get("excludingmissingreplica"),
+    )
     found = {}
     async for ledger in tree.ledgers():
         mark = await tree.find(ledger)

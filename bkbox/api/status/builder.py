@@ -103,14 +103,14 @@ def _disk(
     failed = str(disk.stats.get("failed", "")) or disk.trouble
     stall = bookie.progress.stall_of(disk.child)
     stalled = "" if stall is None else f"its worker {stall}"
-    away = ""
+    unavailable = ""
     if bookie.state == "running" and not disk.in_service:
-        away = disk.placement_unknown or "its worker is being started"
+        unavailable = disk.placement_unknown or "its worker is being started"
     return status.DiskStatus(
         path=str(disk.path),
         disk=disk.uuid,
         crash_class=CLASSES[disk.crash_class],
-        reason=failed or stalled or away or disk.reason,
+        reason=failed or stalled or unavailable or disk.reason,
         state=_state(disk, failed=failed, stalled=bool(stalled)),
         ledgers=int(disk.stats.get("ledgers", 0)),
         limbo_ledgers=int(disk.stats.get("limbo_ledgers", 0)),

@@ -61,21 +61,21 @@ class CachedStatus:
         self._file = file
         self._store = store
         self._files = files
-        self._looking: asyncio.Task[None] | None = None
-        self._looked_s = -_AGAIN_S
+        self._refreshing: asyncio.Task[None] | None = None
+        self._refreshed_s = -_AGAIN_S
         self._other_writers: list[str] = []
         self.cookies = Cookies()
         self.autorecovery = Autorecovery()
         self.losses = Losses()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Begins an inspection if one is due, and waits for it briefly. Raises nothing."""
         now = time.monotonic()
-        is_due = self._file.has_changed or now - self._looked_s >= _AGAIN_S
-        if self._looking is None and is_due:
-            self._looked_s = now
-            self._looking = asyncio.ensure_future(self._look())
-            await asyncio.wait((self._looking,), timeout=_WAIT_S)
+        is_due = self._file.has_changed or now - self._refreshed_s >= _AGAIN_S
+        if self._refreshing is None and is_due:
+            self._refreshed_s = now
+            self._refreshing = asyncio.ensure_future(self._refresh())
+            await asyncio.wait((self._refreshing,), timeout=_WAIT_S)
 
     @property
     def config_problem(self) -> str:
@@ -83,11 +83,11 @@ class CachedStatus:
         return self._file.problem or "; ".join(self._other_writers)
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         try:
             await asyncio.gather(
                 _noting(self._compare(), self._cookies_failed),
@@ -95,7 +95,7 @@ class CachedStatus:
                 _noting(self._list_ended(), self._losses_failed),
             )
         finally:
-            self._looking = None
+            self._refreshing = None
 
     async def _compare(self) -> None:
         running = self._config()
@@ -154,9 +154,9 @@ async def losses_in(store: MetadataStore) -> Losses:
     return Losses(unlisted + len(listed), tuple(listed))
 
 
-async def _noting(look: Awaitable[None], failed: Callable[[str], None]) -> None:
+async def _noting(refresh: Awaitable[None], failed: Callable[[str], None]) -> None:
     try:
-        await look
+        await refresh
     except (BkboxError, OSError) as error:
         failed(error_text(error))
 

@@ -46,7 +46,7 @@ class CollectedStatus:
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
         self._bookie = bookie
         file = ConfigFile(bookie.config.path, os.environ)
-        self._surroundings = CachedStatus(lambda: bookie.config, file, store, files)
+        self._cached = CachedStatus(lambda: bookie.config, file, store, files)
         self._figures = HostFigures()
         self._replays = Replays(files, time.monotonic)
         self.space: dict[str, SpaceUsage] = {}
@@ -56,19 +56,19 @@ class CollectedStatus:
 
     @property
     def cookies(self) -> Cookies:
-        return self._surroundings.cookies
+        return self._cached.cookies
 
     @property
     def config_problem(self) -> str:
-        return self._surroundings.config_problem
+        return self._cached.config_problem
 
     @property
     def autorecovery(self) -> Autorecovery:
-        return self._surroundings.autorecovery
+        return self._cached.autorecovery
 
     @property
     def losses(self) -> Losses:
-        return self._surroundings.losses
+        return self._cached.losses
 
     def measured(self, process: Process) -> Process:
         return self._figures.measured(process)
@@ -79,7 +79,7 @@ class CollectedStatus:
         await asyncio.gather(
             bookie.refresh(),
             self._ask_frontend(),
-            self._surroundings.look(),
+            self._cached.refresh(),
             *map(self._ask_for_space, bookie.disks),
         )
         self.devices = {
@@ -90,7 +90,7 @@ class CollectedStatus:
         self.eta_s = self._time_left() if bookie.state == "starting" else None
 
     async def close(self) -> None:
-        await self._surroundings.close()
+        await self._cached.close()
 
     async def _ask_frontend(self) -> None:
         frontend = self._bookie.frontend

@@ -19,7 +19,7 @@ _AGAIN_S = 30.0
 """Minimum seconds between two probes of a disk, however often the bookie's health is requested."""
 
 _TIMEOUT_S = 10.0
-_LOOK_EVERY_S = 0.5
+_POLL_EVERY_S = 0.5
 
 
 class Probes:
@@ -34,15 +34,15 @@ class Probes:
     async def recent(self) -> list[Probe]:
         """The last probe of each disk whose worker serves and makes progress; probed now if the last one is old."""
         async with self._one_at_a_time:
-            due = [disk for disk in self._answering() if self._is_due(disk)]
+            due = [disk for disk in self._responsive() if self._is_due(disk)]
             probes = await asyncio.gather(*map(self._probe, due))
             for disk, probe in zip(due, probes, strict=True):
                 if probe is not None:
                     self._found[disk.uuid] = probe
                     self._probed_s[disk.uuid] = time.monotonic()
-        return [self._found[disk.uuid] for disk in self._answering() if disk.uuid in self._found]
+        return [self._found[disk.uuid] for disk in self._responsive() if disk.uuid in self._found]
 
-    def _answering(self) -> list[Disk]:
+    def _responsive(self) -> list[Disk]:
         stall_of = self._bookie.progress.stall_of
         return [disk for disk in self._bookie.disks if disk.usable and stall_of(disk.child) is None]
 
@@ -55,7 +55,7 @@ class Probes:
         began_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
         call = asyncio.ensure_future(disk.call(messages.ProbeDisk(), timeout_s=_TIMEOUT_S))
         while not call.done():
-            await asyncio.wait((call,), timeout=_LOOK_EVERY_S)
+            await asyncio.wait((call,), timeout=_POLL_EVERY_S)
             if not call.done() and self._bookie.progress.stall_of(disk.child) is not None:
                 call.cancel()
                 return None

@@ -30,12 +30,12 @@ class Panel(VerticalScroll):
         """Draws the newest snapshot."""
         raise NotImplementedError
 
-    async def look(self, source: Source) -> None:
+    async def load(self, source: Source) -> None:
         """Requests content that is in no snapshot; called when the panel becomes visible, and by 'Look now'."""
 
     def entitle(self, title: str, box: str, text: str) -> None:
         """Sets the line above a box, which becomes the title in its border where it has one."""
-        self.query_one(title, TextLabel).say(text)
+        self.query_one(title, TextLabel).set_content(text)
         shown, place = escape(text), self.query_one(box)
         if place.border_title != shown:
             place.border_title = shown

@@ -57,7 +57,7 @@ class Cluster(Listing):
     def show(self, view: View) -> None:
         """Nothing: its clock is its own, as the open bookie may hang."""
 
-    async def look(self, source: Source) -> None:
+    async def load(self, source: Source) -> None:
         if not isinstance(self._source, Bookie):
             self._problem = _RECORDED
             self.draw()
@@ -93,16 +93,16 @@ class Cluster(Listing):
         self._rows = {row.bookie: row for row in shown}
         me = self._source.bookie_id if isinstance(self._source, Bookie) else ""
         rows = [(row.bookie, _cells(row, me)) for row in shown]
-        said = [summary(every), f"by {self.order}"] if every else []
-        said += [f"{len(shown)} shown"] if len(shown) < len(every) else []
+        parts = [summary(every), f"by {self.order}"] if every else []
+        parts += [f"{len(shown)} shown"] if len(shown) < len(every) else []
         problem = self._problem or (self._watch.problem if self._watch is not None else "")
-        said += [f"[!] {problem}" if every else problem] if problem else []
+        parts += [f"[!] {problem}" if every else problem] if problem else []
         with suppress(NoMatches):  # the screen is being removed
-            self.query_one("#cluster-summary", TextLabel).say("; ".join(said))
+            self.query_one("#cluster-summary", TextLabel).set_content("; ".join(parts))
             self.query_one("#members", Table).show(rows)
             self._details()
             announced = _announced(self._announcements, {row.bookie for row in every})
-            self.query_one("#announced", TextLabel).say(announced)
+            self.query_one("#announced", TextLabel).set_content(announced)
 
     def on_table_row_selected(self, _event: object) -> None:
         self._details()
@@ -118,7 +118,9 @@ class Cluster(Listing):
 
     def _details(self) -> None:
         row = self.selected
-        self.query_one("#member-details", TextLabel).say("" if row is None else details(row))
+        self.query_one("#member-details", TextLabel).set_content(
+            "" if row is None else details(row)
+        )
 
 
 def _cells(row: BookieRow, me: str) -> tuple[str, ...]:
@@ -148,11 +150,11 @@ def details(row: BookieRow) -> str:
         lines.append(f"space     {size(report.free_bytes)} free of {size(report.total_bytes)}{of}")
     if report.adds is not None:
         p99 = (("add", report.add_p99_us), ("read", report.read_p99_us))
-        said = ", ".join(f"{name} {micros(us)}" for name, us in p99 if us is not None)
+        parts = ", ".join(f"{name} {micros(us)}" for name, us in p99 if us is not None)
         written = f"{size(report.bytes or 0)}/s written"
         lines.append(
             f"traffic   {report.adds:,.0f} adds/s, {report.reads or 0:,.0f} reads/s, {written}"
-            + (f"; p99: {said}" if said else "")
+            + (f"; p99: {parts}" if parts else "")
         )
     if report.limbo is not None:
         stuck = f", {report.stuck} stuck" if report.stuck else ""

@@ -16,7 +16,7 @@ from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import Card, TextLabel
 
-_REST = ("ledgers", "cpu")
+_LOAD_COLUMNS = ("ledgers", "cpu")
 
 
 class Disks(Panel):
@@ -41,7 +41,7 @@ class Disks(Panel):
                 "written/s",
                 "limbo",
                 "read-only",
-                *_REST,
+                *_LOAD_COLUMNS,
             ],
             id="all-disks",
             title="Disks",
@@ -111,13 +111,13 @@ class Disks(Panel):
                 if stage.count
             ]
         self.entitle("#disk-title", "#disk-details", title)
-        self.query_one("#disk-details", TextLabel).say(text)
+        self.query_one("#disk-details", TextLabel).set_content(text)
         self.query_one("#stages", Table).show(stages)
         trends = self.query_one("#disk-trends", Card)
         history = self._history.disks.get("" if disk is None else disk.disk)
         trends.display = history is not None
         if history is not None:
-            trends.say(disk_trends(history, trends.inner, trends.size.height))
+            trends.set_content(disk_trends(history, trends.inner, trends.size.height))
 
     def on_resize(self, _event: Resize) -> None:
         self.call_after_refresh(self._details)

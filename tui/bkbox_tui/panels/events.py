@@ -44,7 +44,7 @@ class Events(Panel):
     def on_table_row_selected(self, _event: object) -> None:
         chosen = self.query_one("#all-events", Table).selected
         texts = [item.text for item in self._events if f"{item.ms} {item.text}" == chosen]
-        self.query_one("#event-details", TextLabel).say(texts[0] if texts else "")
+        self.query_one("#event-details", TextLabel).set_content(texts[0] if texts else "")
 
     def clear(self) -> bool:
         was, self._least = self._least, Severity.INFO

@@ -67,7 +67,7 @@ class Jobs(Panel):
         text = "there are no jobs" if not self._jobs else ""
         if job is not None:
             text = "\n".join(_details(job, self._options))
-        self.query_one("#job-details", TextLabel).say(text)
+        self.query_one("#job-details", TextLabel).set_content(text)
 
 
 def _row(job: Job) -> tuple[str, ...]:

@@ -39,8 +39,8 @@ class _Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        said = (self.path, self.reason, self.what_to_do)
-        return (str(self.ledger), self.state, *(each or NOTHING for each in said))
+        parts = (self.path, self.reason, self.what_to_do)
+        return (str(self.ledger), self.state, *(each or NOTHING for each in parts))
 
 
 class Limbo(Listing):
@@ -59,7 +59,7 @@ class Limbo(Listing):
         self._known: dict[str, _Row] = {}
         self._drawn: list[LimboLedger] | None = None
         self._made_of: tuple[object, ...] | None = None
-        self._asked: tuple[int, int] | None = None
+        self._listed_for: tuple[int, int] | None = None
         self._asking = False
 
     def compose(self) -> ComposeResult:
@@ -71,7 +71,7 @@ class Limbo(Listing):
 
     def show(self, view: View) -> None:
         if view.source is not self._source:
-            self._source, self._listed, self._asked = view.source, [], None
+            self._source, self._listed, self._listed_for = view.source, [], None
         snapshot = view.snapshot
         status = snapshot.status if snapshot is not None else None
         self._limbo = status.limbo if status is not None else LimboStatus()
@@ -92,15 +92,15 @@ class Limbo(Listing):
                 f"\nchecked {amount(limbo.entries_checked)} entries, missing {amount(limbo.entries_missing)}, "
                 f"copied {amount(limbo.entries_copied)} ({size(limbo.bytes_copied)})"
             )
-        self.query_one("#limbo-progress", TextLabel).say(progress)
-        asked = limbo.ledgers, limbo.done
-        if isinstance(view.source, Bookie) and asked != self._asked and not self._asking:
-            self._asked = asked
-            self.run_worker(self.look(view.source))  # draws the result
+        self.query_one("#limbo-progress", TextLabel).set_content(progress)
+        counts = limbo.ledgers, limbo.done
+        if isinstance(view.source, Bookie) and counts != self._listed_for and not self._asking:
+            self._listed_for = counts
+            self.run_worker(self.load(view.source))  # draws the result
         else:
             self.draw()
 
-    async def look(self, source: Source) -> None:
+    async def load(self, source: Source) -> None:
         if not isinstance(source, Bookie) or self._asking:
             return
         self._asking = True
@@ -145,12 +145,12 @@ class Limbo(Listing):
             rows.sort(key=lambda item: _STATES.index(item.state))
         elif self.order != "ledger":
             rows.sort(key=lambda item: (item.cells[column] == NOTHING, item.cells[column]))
-        said = [f"{amount(sum(item.state == _STATES[0] for item in known))} stuck"]
-        said += [f"{amount(self._losses.ledgers)} ended with loss"] if self._losses.ledgers else []
-        said += [f"{amount(len(rows))} shown"] if len(rows) < len(known) else []
+        parts = [f"{amount(sum(item.state == _STATES[0] for item in known))} stuck"]
+        parts += [f"{amount(self._losses.ledgers)} ended with loss"] if self._losses.ledgers else []
+        parts += [f"{amount(len(rows))} shown"] if len(rows) < len(known) else []
         more = self._limbo.ledgers + (self._losses.ledgers or 0) - len(known)
-        said += [f"{amount(more)} more are not listed"] if more > 0 and self._listed else []
-        title = ", ".join([*said, f"by {self.order}"]) if known else "no ledger"
+        parts += [f"{amount(more)} more are not listed"] if more > 0 and self._listed else []
+        title = ", ".join([*parts, f"by {self.order}"]) if known else "no ledger"
         self.entitle("#limbo-title", "#blockers", title)
         self.query_one("#blockers", Table).show([(str(item.ledger), item.cells) for item in rows])
         self._details()
@@ -179,7 +179,7 @@ class Limbo(Listing):
                 f"ledger {item.ledger}: {reason}\nwhat to do: {item.what_to_do or nothing}\n"
                 f"all about it: enter{self._command(item.ledger)}"
             )
-        self.query_one("#limbo-details", TextLabel).say(text)
+        self.query_one("#limbo-details", TextLabel).set_content(text)
 
     def _command(self, ledger: int) -> str:
         source = self._source

@@ -40,7 +40,7 @@ class Cookies(Panel):
     def show(self, view: View) -> None:
         """Nothing: cookies do not change by the second; see ``look``."""
 
-    async def look(self, source: Source) -> None:
+    async def load(self, source: Source) -> None:
         verdict, advice, rows = _NOT_RECORDED, "", []
         if isinstance(source, Bookie):
             try:
@@ -54,9 +54,9 @@ class Cookies(Panel):
                 (str(number), (where, field, there, expected))
                 for number, (where, field, expected, there) in enumerate(found.differences)
             ]
-        self.query_one("#cookie-verdict", TextLabel).say(verdict)
+        self.query_one("#cookie-verdict", TextLabel).set_content(verdict)
         self.query_one("#differences", Table).show(rows)
-        self.query_one("#cookie-advice", TextLabel).say(advice)
+        self.query_one("#cookie-advice", TextLabel).set_content(advice)
         self._details()
 
     def on_table_row_selected(self, _event: object) -> None:
@@ -69,7 +69,7 @@ class Cookies(Panel):
         if chosen is not None and int(chosen) < len(self._differences):
             where, field, expected, there = self._differences[int(chosen)]
             text = f"{where}: {field}\nis         {there}\nshould be  {expected}"
-        self.query_one("#difference", TextLabel).say(text)
+        self.query_one("#difference", TextLabel).set_content(text)
 
 
 class Diagnostics(Panel):
@@ -93,10 +93,10 @@ class Diagnostics(Panel):
                 f"last start: {'; '.join(status.boot.reasons) or 'nothing to say'}"
             )
             rows = [row(process, status) for process in status.processes]
-        self.query_one("#about", TextLabel).say(about)
+        self.query_one("#about", TextLabel).set_content(about)
         self.query_one("#processes", Table).show(rows)
 
-    async def look(self, source: Source) -> None:
+    async def load(self, source: Source) -> None:
         if isinstance(source, Bookie):
             with suppress(BkboxError):  # a missing response is shown above already
                 found = await source.configuration()

@@ -55,12 +55,16 @@ class Overview(Panel):
         events.display = bool(heights["events-lines"])
         disk_lines, process_lines = found["disk-lines"], found["process-lines"]
         safe.level(answers.level)
-        safe.say(cards.verdict(answers, safe.inner, heights["verdict"]))
-        repair.say(cards.repair(snapshot, history, repair.inner, heights["repair"]))
-        events.say(cards.events(view.events, events.inner, heights["events-lines"]))
-        traffic.say(cards.traffic(history, traffic.inner, heights["traffic"]))
-        disk_lines.say(cards.disks(snapshot, history, disk_lines.inner, heights["disk-lines"]))
-        process_lines.say(cards.processes(status, process_lines.inner, heights["process-lines"]))
+        safe.set_content(cards.verdict(answers, safe.inner, heights["verdict"]))
+        repair.set_content(cards.repair(snapshot, history, repair.inner, heights["repair"]))
+        events.set_content(cards.events(view.events, events.inner, heights["events-lines"]))
+        traffic.set_content(cards.traffic(history, traffic.inner, heights["traffic"]))
+        disk_lines.set_content(
+            cards.disks(snapshot, history, disk_lines.inner, heights["disk-lines"])
+        )
+        process_lines.set_content(
+            cards.processes(status, process_lines.inner, heights["process-lines"])
+        )
 
     def on_resize(self, _event: Resize) -> None:
         if self._view is not None:
@@ -87,6 +91,6 @@ def heights_of(height: int, disks: int) -> tuple[int, int, int, int]:
     more than ``height``, from 20 on."""
     space = max(12, height - _BORDERS)
     verdict, processes = (4 if space < 22 else 8), 2
-    rest = space - verdict - processes
-    shown = max(1, min(disks, rest - 4))
-    return verdict, min(36, rest - shown), shown, processes
+    remaining = space - verdict - processes
+    shown = max(1, min(disks, remaining - 4))
+    return verdict, min(36, remaining - shown), shown, processes

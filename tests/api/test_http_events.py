@@ -46,7 +46,7 @@ class Bookie:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(module, "_POLL_EVERY_S", 0.01)
     monkeypatch.setattr(module, "_ALIVE_EVERY_S", 0.2)
 
 

@@ -1,4 +1,4 @@
-"""What says what a release is made of: the bill of materials, and the checksums."""
+"""Makes the bill of materials and the checksums of a release."""
 
 from __future__ import annotations
 

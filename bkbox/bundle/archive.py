@@ -36,8 +36,8 @@ class Bundle:
         if isinstance(made, str):
             self.files[name] = self.secrets.removed_from(made)
         else:
-            plain = self.secrets.removed_from_value(made)
-            self.files[name] = json.dumps(plain, indent=1, ensure_ascii=False, default=str)
+            redacted = self.secrets.removed_from_value(made)
+            self.files[name] = json.dumps(redacted, indent=1, ensure_ascii=False, default=str)
         return made
 
 

@@ -125,10 +125,19 @@ def log_file(path: Path) -> str:
 
 def journal(unit: str, since: str) -> str:
     """The systemd journal's lines of a service. Raises HostError."""
-    words = ["journalctl", "--unit", unit, "--since", since, "--no-pager", "--output", "short-iso"]
+    command = [
+        "journalctl",
+        "--unit",
+        unit,
+        "--since",
+        since,
+        "--no-pager",
+        "--output",
+        "short-iso",
+    ]
     try:
         done = subprocess.run(
-            words, capture_output=True, timeout=_JOURNAL_S, stdin=subprocess.DEVNULL, check=False
+            command, capture_output=True, timeout=_JOURNAL_S, stdin=subprocess.DEVNULL, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(

@@ -12,11 +12,11 @@ from bkbox.checks import registry
 from bkbox.checks.host import kernel
 from bkbox.checks.registry import Finding
 
-DISK_AWAY = "a disk is out of service"
+DISK_UNAVAILABLE = "a disk is out of service"
 UNREGISTERED = "not registered"
 """Reasons in the status document for which a bookie takes no new ledgers."""
 
-_ABOUT_ROOM = frozenset({DISK_FULL, DISK_USAGE, RESERVE_SPENT})
+_SPACE_REASONS = frozenset({DISK_FULL, DISK_USAGE, RESERVE_SPENT})
 _OWNERS_WARNED_OF = 10
 
 
@@ -32,7 +32,7 @@ def of_status(status: Status) -> Iterator[Finding]:
         yield from _disk(disk, status)
     if not any(disk.state == "in service" for disk in status.disks):
         yield registry.NO_DISK.fail("no disk is in service")
-    if DISK_AWAY in status.read_only_reasons:
+    if DISK_UNAVAILABLE in status.read_only_reasons:
         yield registry.UNLISTED.warn(
             "the bookie takes no new ledgers while it does not know what is on one of its disks"
         )
@@ -104,10 +104,10 @@ def _disk(disk: DiskStatus, status: Status) -> Iterator[Finding]:
         yield registry.DISK.ok("in service", disk.path)
     elif disk.state == "failed" or (status.state == "running" and disk.disk not in stalled):
         yield registry.DISK.fail(f"{name} is {disk.state}: {disk.reason}", disk.path)
-    room = [reason for reason in disk.read_only if reason in _ABOUT_ROOM]
-    if room:
-        yield registry.ROOM.warn(
-            f"{name} takes no entries for lack of room: {', '.join(room)}", disk.path
+    reasons = [reason for reason in disk.read_only if reason in _SPACE_REASONS]
+    if reasons:
+        yield registry.SPACE.warn(
+            f"{name} takes no entries for lack of room: {', '.join(reasons)}", disk.path
         )
     elif disk.read_only:
         yield registry.READ_ONLY_DISK.warn(

@@ -68,12 +68,12 @@ async def _cookies(
     places: dict[tuple[str, str, str], list[str]] = {}
     for each in report.differences:
         places.setdefault((each.field, each.found, each.expected), []).append(each.where)
-    said = "; ".join(
+    differences = "; ".join(
         f"{field} of {', '.join(where)} is {found}, expected {expected}"
         for (field, found, expected), where in places.items()
     )
     command = report.advice.removeprefix("run: ")
-    finding = COOKIES.fail(f"{said}: the bookie would not start", command=command)
+    finding = COOKIES.fail(f"{differences}: the bookie would not start", command=command)
     return (finding,), {each.where for each in report.differences}
 
 

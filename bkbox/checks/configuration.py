@@ -20,7 +20,7 @@ from bkbox.supervisor.boot.other_writers import other_writers
 from bkbox.supervisor.boot.startup_resources import bind
 
 _CONNECT_S = 3.0
-_LOOKED_AT_ELSEWHERE = frozenset({"disks", "journal", "listen", "metadata"})
+_CHECKED_ELSEWHERE = frozenset({"disks", "journal", "listen", "metadata"})
 
 
 def values(path: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -58,7 +58,7 @@ def openable(config: Config, *, running: bool) -> Iterator[Finding]:
     found = [
         each
         for each in trial.failures(config, config.values() if running else {})
-        if each.key not in _LOOKED_AT_ELSEWHERE
+        if each.key not in _CHECKED_ELSEWHERE
     ]
     for key, text in found:
         yield CONFIGURATION.fail(text, key)

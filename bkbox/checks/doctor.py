@@ -37,13 +37,13 @@ def examine(
         found = [*refused, host_checks.kernel(kernel_in_use()), *_host(host, None)]
         return filled(found, str(path), "")
     config = load.load(path, environ)
-    status, said = _status(config)
-    alive = status is not None or any(finding.verdict == "fail" for finding in said)
-    failed = {each.about for each in said if each.check == registry.DISK.id}
+    status, own = _status(config)
+    alive = status is not None or any(finding.verdict == "fail" for finding in own)
+    failed = {each.about for each in own if each.check == registry.DISK.id}
     listen = status.listen if status is not None and status.state == "running" else None
     findings = [
         *configuration.extras(config),
-        *said,
+        *own,
         *(() if alive else configuration.admin_socket(config)),
         *configuration.openable(config, running=alive),
         *(
@@ -60,23 +60,23 @@ def examine(
     unusable = {
         each.about for each in findings if each.check == registry.DISK.id and each.verdict == "fail"
     }
-    told, folders = asyncio.run(cluster.store(config, wait_s, running=alive, unusable=unusable))
+    others, folders = asyncio.run(cluster.store(config, wait_s, running=alive, unusable=unusable))
     if status is None:  # a running bookie says itself what it runs with
-        told.append(host_checks.kernel(kernel_in_use()))
-    told += _host(host, status)
-    findings = [each for each in findings if not _is_told(each, told, folders)]
-    return filled([*findings, *told], str(config.path), config.metadata)
+        others.append(host_checks.kernel(kernel_in_use()))
+    others += _host(host, status)
+    findings = [each for each in findings if not _is_redundant(each, others, folders)]
+    return filled([*findings, *others], str(config.path), config.metadata)
 
 
-def _is_told(each: Finding, told: list[Finding], folders: Collection[str]) -> bool:
+def _is_redundant(each: Finding, others: list[Finding], folders: Collection[str]) -> bool:
     """True if another finding names the cause: the cookies (of ``folders``), the metadata store, or the same words."""
     causes = {
         registry.METADATA.id: registry.METADATA_STORE.id,
         registry.COOKIES.id: registry.COOKIES.id,
     }
     return (
-        any(each.why == other.why for other in told)
-        or causes.get(each.check) in {other.check for other in told if other.verdict != "ok"}
+        any(each.why == other.why for other in others)
+        or causes.get(each.check) in {other.check for other in others if other.verdict != "ok"}
         or (each.check in ("disk", "lock") and each.verdict != "ok" and each.about in folders)
     )
 

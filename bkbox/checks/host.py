@@ -45,23 +45,23 @@ def kernel(in_use: str, processes: Mapping[str, str] = MappingProxyType({})) -> 
 
 def limits(host: HostFiles, pid: int | None) -> Finding:
     """Descriptors that the bookie with this front-end may open; without one, those of this process, as a hint."""
-    whose = "the bookie" if pid is not None else "a bookie started from here"
+    subject = "the bookie" if pid is not None else "a bookie started from here"
     limit = open_files_limit(host, pid if pid is not None else "self")
     if limit is None:
-        return LIMITS.warn(f"how many files {whose} may open cannot be read", command="")
-    return limits_of(limit, whose, DESCRIPTORS_TARGET)
+        return LIMITS.warn(f"how many files {subject} may open cannot be read", command="")
+    return limits_of(limit, subject, DESCRIPTORS_TARGET)
 
 
-def limits_of(limit: int, whose: str, wanted: int) -> Finding:
+def limits_of(limit: int, subject: str, target: int) -> Finding:
     """Descriptors; each client takes one."""
     if limit < BOOKIE_DESCRIPTORS_MIN:
         return LIMITS.fail(
-            f"{whose} may open {limit} files, and does not start with less than {BOOKIE_DESCRIPTORS_MIN}: {_RAISE}"
+            f"{subject} may open {limit} files, and does not start with less than {BOOKIE_DESCRIPTORS_MIN}: {_RAISE}"
         )
-    if limit >= wanted:
-        return LIMITS.ok(f"{whose} may open {limit} files")
+    if limit >= target:
+        return LIMITS.ok(f"{subject} may open {limit} files")
     return LIMITS.warn(
-        f"{whose} may open {limit} files: at most {limit - FRONTEND_DESCRIPTORS} clients are served at once; {_RAISE}"
+        f"{subject} may open {limit} files: at most {limit - FRONTEND_DESCRIPTORS} clients are served at once; {_RAISE}"
     )
 
 
@@ -93,9 +93,9 @@ def memory(host: HostFiles) -> Iterator[Finding]:
 
 def _dirty_bytes(host: HostFiles) -> int | None:
     """At how many dirty bytes the system begins to write. Source: Documentation/admin-guide/sysctl/vm.rst of Linux."""
-    plain = host.number("/proc/sys/vm/dirty_background_bytes")
-    if plain:
-        return plain
+    absolute = host.number("/proc/sys/vm/dirty_background_bytes")
+    if absolute:
+        return absolute
     ratio = host.number("/proc/sys/vm/dirty_background_ratio")
     for line in host.lines("/proc/meminfo"):
         name, _, value = line.partition(":")

@@ -120,7 +120,7 @@ DISK = _check("disk", "the configuration file, disks; or a running bookie", "dis
 NO_DISK = _disk("disks", "fail", "no disk is in service", "bkbox disk list --config {config}", READYZ)
 UNLISTED = _disk("unlisted disk", "warn", "the ledgers of a disk are not known: no new ledgers",
     "bkbox disk list --config {config}", STATUS)
-ROOM = _disk("room", "warn", "a disk takes no entries for lack of room",
+SPACE = _disk("room", "warn", "a disk takes no entries for lack of room",
     "bkbox gc run --config {config}", HEALTHZ, STATUS)
 READ_ONLY_DISK = _disk("read-only disk", "warn", "a disk takes no entries, by request or while it drains",
     "bkbox disk list --config {config}", HEALTHZ)
@@ -143,7 +143,7 @@ LAST_STOP = _folder("last stop", "warn", "the last stop was not in order: the ne
 LEFTOVERS = _folder("leftovers", "warn", "files that are not bkbox's, or interrupted changes", "ls -la {about}", DOCTOR)
 _tested = partial(_check, "disk", "disks, which it writes to")
 FLUSHES = _tested("flushes", "fail", "syncs do not reach the device as flushes", "findmnt -T {about}", SELFTEST)
-KEPT = _tested("killed writer", "fail", "synced blocks are gone after a kill", "dmesg --ctime | tail", SELFTEST)
+KILLED = _tested("killed writer", "fail", "synced blocks are gone after a kill", "dmesg --ctime | tail", SELFTEST)
 
 _file = partial(_check, "configuration", "the configuration file")
 CONFIGURATION = _check("configuration", "the configuration file; or a running bookie", "configuration", "fail",

@@ -16,13 +16,13 @@ from bkbox.metadata.base import MetadataStore
 
 def in_cluster(status: Status) -> Iterator[Finding]:
     """Checks that no ledger of the cluster lacks replicas, by the bookie's last report of it."""
-    said = status.autorecovery
-    if said.under_replicated is None or said.problem:
-        why = said.problem or "it has not looked yet"
+    found = status.autorecovery
+    if found.under_replicated is None or found.problem:
+        why = found.problem or "it has not looked yet"
         yield REPLICAS.warn(f"the bookie does not say whether ledgers lack replicas: {why}")
-    elif said.under_replicated:
+    elif found.under_replicated:
         yield REPLICAS.warn(
-            f"{counted(said.under_replicated, 'ledger', 'lack')} replicas in the cluster: see `bkbox autorecovery "
+            f"{counted(found.under_replicated, 'ledger', 'lack')} replicas in the cluster: see `bkbox autorecovery "
             "list`"
         )
 

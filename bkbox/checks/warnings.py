@@ -63,8 +63,8 @@ def _of_supervisor(bookie: Supervisor, status: Status) -> Iterator[Finding]:
         yield registry.HTTP_TLS.warn(
             f"the admin API on {status.http} is not encrypted: tokens can be read on the network between"
         )
-    wanted = min(bookie.config.connections_max + FRONTEND_DESCRIPTORS, DESCRIPTORS_TARGET)
-    yield host.limits_of(descriptors.allowed_now(), "the bookie", wanted)
+    target = min(bookie.config.connections_max + FRONTEND_DESCRIPTORS, DESCRIPTORS_TARGET)
+    yield host.limits_of(descriptors.allowed_now(), "the bookie", target)
     yield from _of_jobs(bookie)
 
 

@@ -236,12 +236,12 @@ def main() -> None:
     from bkbox.base.host.descriptors import require_descriptors
     from bkbox.base.limits import DESCRIPTORS_MIN
 
-    wait_notices.set_sink(_say_wait)
+    wait_notices.set_sink(_print_wait)
     require_descriptors(DESCRIPTORS_MIN)
     if os.environ.get("BKBOX_CLIENT_FILE"):
         from bkbox.cli.lib import client_file  # few commands need a client
 
-        client_file.take(os.environ)
+        client_file.apply(os.environ)
 
 
 def _show_warning(
@@ -256,7 +256,7 @@ def _show_warning(
     click.echo(f"warning: {message}", err=True)
 
 
-def _say_wait(text: str) -> None:
+def _print_wait(text: str) -> None:
     click.echo(text, err=True)
 
 

@@ -30,10 +30,10 @@ _LAYOUTS = {
 
 @frozen_struct
 class Remark:
-    """The result for one key of the file; ``taken``: it is in the new configuration."""
+    """The result for one key of the file; ``imported``: it is in the new configuration."""
 
     property: Property
-    taken: bool
+    imported: bool
     text: str
 
 
@@ -67,8 +67,8 @@ class _Conversion:
         self._metadata()
         self._disks()
         self._promise()
-        for java, key, form in _PLAIN:
-            self._plain(java, key, form)
+        for java, key, form in _SCALARS:
+            self._scalar(java, key, form)
         self._resume()
 
     def result(self) -> Imported:
@@ -113,7 +113,7 @@ class _Conversion:
             return
         for key in ("zkServers", "zkLedgersRootPath"):
             if key in self._properties:
-                self._say(key, taken=False, text="metadataServiceUri is there and counts")
+                self._remark(key, imported=False, text="metadataServiceUri is there and counts")
         self._put("metadata", _with_ports(uri), "metadataServiceUri")
 
     def _layout(self) -> str:
@@ -130,9 +130,9 @@ class _Conversion:
             self._problems.append(f"{self._name}: ledgerDirectories is missing")
             return
         self._put("disks", found.items(), "ledgerDirectories")
-        self._say(
+        self._remark(
             "ledgerDirectories",
-            taken=True,
+            imported=True,
             text="disks. bkbox takeover converts what Java's bookie has there; for a new bookie, name empty folders",
         )
 
@@ -150,7 +150,7 @@ class _Conversion:
                     'ack_after = "write": a lost host loses entries until repair brings them back',
                 )
                 if journal in self._properties:
-                    self._say(journal, taken=False, text='ack_after = "write" has no journal')
+                    self._remark(journal, imported=False, text='ack_after = "write" has no journal')
                 return
         for key in ("journalWriteData", "journalSyncData"):
             self._took(key, 'ack_after = "journal"')
@@ -168,30 +168,32 @@ class _Conversion:
     def _resume(self) -> None:
         """Java uses the same share for both unless configured; bkbox then keeps its own distance between them."""
         key = "disk_usage_resume"
-        self._plain("diskUsageLwmThreshold", key, float)
+        self._scalar("diskUsageLwmThreshold", key, float)
         most = self._values.get("disk_usage_max", SCHEMA["disk_usage_max"].metadata["default"])
         resume = self._values.get(key, 0.0)
         if isinstance(resume, float) and isinstance(most, float) and resume >= most:
             del self._values[key]
-            self._say(
-                "diskUsageLwmThreshold", taken=False, text=f"it is not below disk_usage_max, {most}"
+            self._remark(
+                "diskUsageLwmThreshold",
+                imported=False,
+                text=f"it is not below disk_usage_max, {most}",
             )
 
     # ---- one key ------------------------------------------------------------------------------------
 
-    def _plain(self, java: str, key: str, form: Callable[[str], object]) -> None:
+    def _scalar(self, java: str, key: str, form: Callable[[str], object]) -> None:
         found = self._properties.get(java)
         if found is None or java in self._remarks:
             return
         try:
-            taken = form(found.value.strip())
+            imported = form(found.value.strip())
         except ValueError:
             self._problem(java, f"{quoted(found.value)} is not what it can be")
             return
-        if taken is None:
-            self._say(java, taken=False, text=f"as here where {key} is not set")
+        if imported is None:
+            self._remark(java, imported=False, text=f"as here where {key} is not set")
         else:
-            self._put(key, taken, java)
+            self._put(key, imported, java)
             self._took(java, key)
 
     def _text(self, java: str, key: str) -> str:
@@ -219,10 +221,10 @@ class _Conversion:
 
     def _took(self, java: str, text: str) -> None:
         if java in self._properties:
-            self._say(java, taken=True, text=text)
+            self._remark(java, imported=True, text=text)
 
-    def _say(self, java: str, *, taken: bool, text: str) -> None:
-        self._remarks[java] = Remark(self._properties[java], taken, text)
+    def _remark(self, java: str, *, imported: bool, text: str) -> None:
+        self._remarks[java] = Remark(self._properties[java], imported, text)
 
     def _problem(self, java: str, text: str) -> None:
         found = self._properties.get(java)
@@ -284,7 +286,7 @@ def _positive(text: str) -> int | None:
     return int(text) if int(text) > 0 else None
 
 
-_PLAIN: tuple[tuple[str, str, Callable[[str], object]], ...] = (
+_SCALARS: tuple[tuple[str, str, Callable[[str], object]], ...] = (
     ("diskUsageThreshold", "disk_usage_max", float),
     ("logSizeLimit", "segment_bytes_max", int),
     ("gcWaitTime", "gc_interval_s", _seconds),

@@ -81,8 +81,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _unescaped(text: str) -> str:
-    def plain(match: re.Match[str]) -> str:
+    def unescape(match: re.Match[str]) -> str:
         code = match[1]
         return chr(int(code[1:], 16)) if len(code) == 5 else _CONTROLS.get(code, code)
 
-    return _ESCAPE.sub(plain, text)
+    return _ESCAPE.sub(unescape, text)

@@ -156,7 +156,7 @@ class _Reader:
                 self._problem(self.places[name], unknown_key(name))
         raw |= self._from_environment(environ)
         for name, item in SCHEMA.items():
-            self._take(name, item, raw)
+            self._set(name, item, raw)
         self._derive()
         self._check_together()
         self.problems = in_order(self.problems, path)
@@ -203,7 +203,7 @@ class _Reader:
                 found[name] = None
         return found
 
-    def _take(self, name: str, item: Field[Any], raw: Mapping[str, object]) -> None:
+    def _set(self, name: str, item: Field[Any], raw: Mapping[str, object]) -> None:
         value = raw.get(name, item.metadata["default"])
         if value is None:
             return  # a variable that was reported already

@@ -83,7 +83,7 @@ class Config(SecurityKeys):
     advertised_host: str = field(
         metadata=_key(
             Text(_host_problem),
-            "Host name or address told to clients. Default: the host of listen.",
+            "Host name or address published for clients. Default: the host of listen.",
             "",
         )
     )
@@ -215,7 +215,7 @@ class Config(SecurityKeys):
     gc_confirm_s: float = field(
         metadata=_key(
             Number(0.0, _DAY_S),
-            "Seconds after which a ledger that seems to be deleted is looked for again, before anything is "
+            "Seconds after which a ledger that seems to be deleted is checked again, before anything is "
             "done.",
             300.0,
         )
@@ -237,7 +237,7 @@ class Config(SecurityKeys):
     gc_overreplicated_s: float = field(
         metadata=_key(
             Number(0.0, _YEAR_S),
-            "Seconds within which every ledger here is looked at once, whether this bookie is still to hold it; "
+            "Seconds within which every ledger here is checked once for whether this bookie is still to hold it; "
             "0: never.",
             _DAY_S,
         )
@@ -442,7 +442,7 @@ class Config(SecurityKeys):
 
     def values(self) -> dict[str, object]:
         """Every key with its value in the form of TOML and JSON: paths as text."""
-        return {name: kind_of(item).plain(getattr(self, name)) for name, item in SCHEMA.items()}
+        return {name: kind_of(item).to_toml(getattr(self, name)) for name, item in SCHEMA.items()}
 
 
 _OF_SECURITY = {item.name for item in fields(SecurityKeys)}

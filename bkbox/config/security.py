@@ -87,7 +87,7 @@ class SecurityKeys:
     frame_timeout_s: float = field(
         metadata=key(
             Number(0.0, _DAY_S),
-            "Seconds in which a request that has begun has to be there whole, and the first one at all; 0: ever.",
+            "Time-out, in seconds, for receiving a complete request, and for the first request; 0: none.",
             60.0,
             live=True,
         )
@@ -95,7 +95,7 @@ class SecurityKeys:
     answers_timeout_s: float = field(
         metadata=key(
             Number(0.0, _DAY_S),
-            "Seconds in which a client has to take some of the answers that wait for it; 0: ever.",
+            "Time-out, in seconds, for a client to receive some of its waiting responses; 0: none.",
             60.0,
             live=True,
         )
@@ -174,7 +174,7 @@ class SecurityKeys:
     roles: tuple[str, ...] = field(
         metadata=key(
             Texts(_role_problem, "a list of NAME=ROLE,ROLE"),
-            "Who may do what: roles are read, write, replication and admin. token/NAME, sasl/NAME or "
+            "Roles of clients: read, write, replication and admin. token/NAME, sasl/NAME or "
             "certificate/NAME; NAME alone is the user of that name in auth_users_file, or, where "
             "there is none, the certificate; * is every other user. Empty: an authenticated client may do "
             "everything.",
@@ -230,7 +230,11 @@ class SecurityKeys:
         )
     )
     peers_user: str = field(
-        metadata=key(Text(lambda _text: None), "As whom; it needs the role replication there.", "")
+        metadata=key(
+            Text(lambda _text: None),
+            "Name to authenticate as; it needs the role replication there.",
+            "",
+        )
     )
     peers_secret_file: Path | None = field(
         metadata=key(File(), "File with the secret of that user; its mode has to be 0600.", "")
@@ -248,9 +252,9 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     ones."""
     found = []
 
-    def needs(because: str, wanted: str, why: str) -> None:
-        if values.get(wanted, ...) in (None, ""):
-            found.append((because, f"{because} needs {wanted}: {why}"))
+    def needs(because: str, required: str, why: str) -> None:
+        if values.get(required, ...) in (None, ""):
+            found.append((because, f"{because} needs {required}: {why}"))
 
     if values.get("tls", "off") != "off":
         needs("tls", "tls_certificate_file", "the certificate of the bookie")
@@ -286,6 +290,6 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     if owner is not None:
         found.append(("quotas", f"quotas names {quoted(owner)} twice: leave one of them"))
     if values.get("peers_auth", "none") != "none":
-        needs("peers_auth", "peers_user", "as whom")
+        needs("peers_auth", "peers_user", "the name to authenticate as")
         needs("peers_auth", "peers_secret_file", "the secret of that user")
     return found

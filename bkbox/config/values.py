@@ -63,12 +63,12 @@ class Kind(ABC):
     def check(self, value: object) -> object:
         """Converts a plain value to the one for ``Config``. Raises WrongValueError."""
 
-    def plain(self, value: Any) -> object:
+    def to_toml(self, value: Any) -> object:
         """Inverse of ``check``."""
         return value
 
     @abstractmethod
-    def words(self) -> str:
+    def permitted(self) -> str:
         """The permitted values, as text for operators."""
 
 
@@ -89,27 +89,27 @@ class Text(Kind):
             raise WrongValueError(f"{quoted(value)}: {problem}" if value else problem)
         return value
 
-    def words(self) -> str:
+    def permitted(self) -> str:
         return "a text"
 
 
 class Choice(Kind):
     """One of a fixed set of words."""
 
-    def __init__(self, *words: str) -> None:
-        self._words = words
+    def __init__(self, *choices: str) -> None:
+        self._choices = choices
 
     def from_text(self, text: str) -> str:
         return text
 
     def check(self, value: object) -> str:
-        if not isinstance(value, str) or value not in self._words:
-            words = ", ".join(map(quoted, self._words))
-            raise WrongValueError(f"has to be one of {words}, not {_described(value)}")
+        if not isinstance(value, str) or value not in self._choices:
+            permitted = ", ".join(map(quoted, self._choices))
+            raise WrongValueError(f"has to be one of {permitted}, not {_described(value)}")
         return value
 
-    def words(self) -> str:
-        return f"one of {', '.join(self._words)}"
+    def permitted(self) -> str:
+        return f"one of {', '.join(self._choices)}"
 
 
 class Flag(Kind):
@@ -127,7 +127,7 @@ class Flag(Kind):
             )
         return value
 
-    def words(self) -> str:
+    def permitted(self) -> str:
         return "true or false"
 
 
@@ -151,15 +151,15 @@ class Number(Kind):
         return float(self._in_range(value, (int, float)))
 
     def _in_range(self, value: object, types: tuple[type, ...]) -> int | float:
-        wanted = f"has to be {self.words()}"
+        requirement = f"has to be {self.permitted()}"
         if isinstance(value, bool) or not isinstance(value, types):
-            raise WrongValueError(f"{wanted}, not {_described(value)}{self._hint(value)}")
+            raise WrongValueError(f"{requirement}, not {_described(value)}{self._hint(value)}")
         assert isinstance(value, (int, float))
         if not self._least <= value <= self._most:
-            raise WrongValueError(f"{wanted}, not {value}")
+            raise WrongValueError(f"{requirement}, not {value}")
         return value
 
-    def words(self) -> str:
+    def permitted(self) -> str:
         return f"{self._noun} from {self._least:.15g} to {self._most:.15g}"
 
     def _hint(self, value: object) -> str:
@@ -191,17 +191,17 @@ class Folder(Kind):
     def check(self, value: object) -> Path:
         return _path(value)
 
-    def plain(self, value: Path | None) -> str:
+    def to_toml(self, value: Path | None) -> str:
         return "" if value is None else str(value)
 
-    def words(self) -> str:
+    def permitted(self) -> str:
         return "the path of a folder"
 
 
 class File(Folder):
     """The path of a file."""
 
-    def words(self) -> str:
+    def permitted(self) -> str:
         return "the path of a file"
 
 
@@ -217,10 +217,10 @@ class Folders(Kind):
             raise WrongValueError(f"has to be {shape}, not {_described(value)}")
         return tuple(map(_path, value))
 
-    def plain(self, value: tuple[Path, ...]) -> list[str]:
+    def to_toml(self, value: tuple[Path, ...]) -> list[str]:
         return [str(path) for path in value]
 
-    def words(self) -> str:
+    def permitted(self) -> str:
         return "a list of paths of folders"
 
 
@@ -229,16 +229,16 @@ class Texts(Kind):
 
     empty: object = ()
 
-    def __init__(self, problem: Callable[[str], str | None], words: str) -> None:
+    def __init__(self, problem: Callable[[str], str | None], permitted: str) -> None:
         self._problem = problem
-        self._words = words
+        self._permitted = permitted
 
     def from_text(self, text: str) -> list[str]:
         return [part.strip() for part in text.split(";") if part.strip()]
 
     def check(self, value: object) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise WrongValueError(f"has to be {self._words}, not {_described(value)}")
+            raise WrongValueError(f"has to be {self._permitted}, not {_described(value)}")
         for item in value:
             problem = self._problem(item)
             if problem is not None:
@@ -247,11 +247,11 @@ class Texts(Kind):
             raise WrongValueError("names one twice")
         return tuple(value)
 
-    def plain(self, value: tuple[str, ...]) -> list[str]:
+    def to_toml(self, value: tuple[str, ...]) -> list[str]:
         return list(value)
 
-    def words(self) -> str:
-        return self._words
+    def permitted(self) -> str:
+        return self._permitted
 
 
 def key(

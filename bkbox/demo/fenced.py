@@ -24,7 +24,7 @@ async def fence(state: DemoState) -> StepResult:
     """Sends SIGSTOP to the writer, recovers, sends SIGCONT, and checks that the writer fails."""
     output, cluster = state.output, state.cluster
     log = cluster.root / "writer.log"
-    with log.open("wb") as said, (cluster.root / "writer.out").open("wb") as out:
+    with log.open("wb") as errors, (cluster.root / "writer.out").open("wb") as out:
         arguments = [
             "ledger",
             "write",
@@ -37,7 +37,7 @@ async def fence(state: DemoState) -> StepResult:
             "-a",
             "2",
         ]
-        writer = cluster.spawn(*arguments, stdin=subprocess.PIPE, stdout=out, stderr=said)
+        writer = cluster.spawn(*arguments, stdin=subprocess.PIPE, stdout=out, stderr=errors)
     assert writer.stdin is not None
     await cluster.until(lambda: b"writing ledger" in log.read_bytes(), "the first writer", _WAIT_S)
     found = re.search(r"writing ledger (\d+)", log.read_text())
@@ -48,7 +48,7 @@ async def fence(state: DemoState) -> StepResult:
     writer.stdin.flush()
     async with state.client() as client:
         await _written(state, client, ledger, _LINES - 1)
-        output.say(
+        output.explain(
             f"A first writer, process {writer.pid}, has written {_LINES} lines to a second ledger, {ledger}. "
             f"Now it hangs (SIGSTOP): it neither writes nor goes away. A second client recovers its ledger:"
         )
@@ -65,18 +65,18 @@ async def fence(state: DemoState) -> StepResult:
             metadata.state is LedgerState.CLOSED and metadata.last_entry == _LINES - 1,
             f"ledger {ledger} is {metadata.state.name} at {metadata.last_entry}",
         )
-        output.say(
+        output.explain(
             "The first writer wakes up (SIGCONT), knows nothing of this, and appends a line:"
         )
         os.kill(writer.pid, signal.SIGCONT)
         writer.stdin.write(b"one line too many\n")
         writer.stdin.flush()
         await cluster.until(lambda: writer.poll() is not None, "the first writer to fail", _WAIT_S)
-        answer = [line for line in log.read_text().splitlines() if line.startswith("error:")]
-        output.quote("\n".join(answer))
+        error_lines = [line for line in log.read_text().splitlines() if line.startswith("error:")]
+        output.quote("\n".join(error_lines))
         must(
-            writer.returncode != 0 and any("fenced" in line.lower() for line in answer),
-            f"the first writer was not fenced off: it ended with {writer.returncode}, {answer}",
+            writer.returncode != 0 and any("fenced" in line.lower() for line in error_lines),
+            f"the first writer was not fenced off: it ended with {writer.returncode}, {error_lines}",
         )
         must(
             (await client.metadata(ledger)).last_entry == _LINES - 1,

@@ -28,12 +28,12 @@ async def append(state: DemoState) -> StepResult:
     writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
     state.ledger = writer.ledger_id
     state.writing = Writing(client, writer, source, state.manifest)
-    output.say(
+    output.explain(
         f"A ledger is a log with one writer. Ledger {writer.ledger_id} is created with E=3, WQ=3, AQ=2: "
         f"each entry goes to all three bookies and is acknowledged when two of them have it. They run "
         f"with ack_after = write: no journal, no sync, an entry counts once the kernel has it."
     )
-    output.say(
+    output.explain(
         f"Into it goes {source.title}: {len(source.files):,} files, {amount(source.size)}, in entries of at "
         f"most {source.entry_bytes:,} bytes."
     )
@@ -54,9 +54,9 @@ async def kill(state: DemoState) -> StepResult:
     bookie = state.cluster.bookies[0]
     before, length_before = writing.acknowledged, writing.writer.length
     sample = state.sample(range(before), _SAMPLE_ENTRIES)
-    held = await ask(writing.client, bookie.id, state.ledger, sample)
+    replies_before = await ask(writing.client, bookie.id, state.ledger, sample)
 
-    output.say(
+    output.explain(
         f"All processes of {bookie.name} get SIGKILL while entries are on their way to it. With only three "
         f"bookies there is no spare one to take its place."
     )
@@ -82,17 +82,17 @@ async def kill(state: DemoState) -> StepResult:
         now = await ask(client, bookie.id, state.ledger, sample)
     lost = [
         entry
-        for entry, then, since in zip(sample, held, now, strict=True)
+        for entry, then, since in zip(sample, replies_before, now, strict=True)
         if then.answer is Code.EOK and then != since
     ]
     must(
         not lost,
         f"{bookie.name} had entries {', '.join(map(str, lost[:5]))} and does not give them any more",
     )
-    kept = sum(each.answer is Code.EOK for each in held)
+    readable = sum(each.answer is Code.EOK for each in replies_before)
     output.proved(
         f"{bookie.name} is back and knows what happened to it: a process crash, in which nothing that "
-        f"was written is lost, so nothing needs repair. {kept} entries that it had, asked of it alone, "
+        f"was written is lost, so nothing needs repair. {readable} entries that it had, asked of it alone, "
         f"came back byte for byte"
     )
 
@@ -101,7 +101,7 @@ async def kill(state: DemoState) -> StepResult:
     state.acknowledged, length = writing.acknowledged, writing.writer.length
     await writing.writer.abort()
     await state.open.aclose()
-    output.say(
+    output.explain(
         f"All {state.acknowledged:,} entries are acknowledged. The writer goes away without closing the "
         f"ledger, as if it had died too."
     )

@@ -42,7 +42,7 @@ async def lose(state: DemoState) -> StepResult:
     for item in path.iterdir():
         shutil.rmtree(item) if item.is_dir() else item.unlink()
     name = cluster.short(disk.path)
-    output.say(
+    output.explain(
         f"{bookie.name} is stopped, and its disk {name}, on which it has the ledger, is emptied: "
         f"{amount(size)} are gone. Does it start?"
     )
@@ -91,14 +91,14 @@ async def _phase_one(state: DemoState, bookie: Bookie, name: str) -> None:
 
 async def _ask_in_limbo(state: DemoState, client: Client, bookie: Bookie) -> None:
     output, ledger, count = state.output, state.ledger, state.acknowledged
-    asked = sorted({count // 2, count * 3 // 4, count * 9 // 10})
-    answers = await ask(client, bookie.id, ledger, asked)
-    for entry, said in zip(asked, answers, strict=True):
+    chosen = sorted({count // 2, count * 3 // 4, count * 9 // 10})
+    replies = await ask(client, bookie.id, ledger, chosen)
+    for entry, said in zip(chosen, replies, strict=True):
         output.quote(
             f"read entry {entry} of ledger {ledger}: {describe([(bookie.id, said.answer)])}"
         )
         must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry that it may have lost")
-    output.say(
+    output.explain(
         "The answer for an entry that is not back yet is unknown (EUNKNOWN), never 'no such entry': a "
         "reader or a recovery then asks the others and draws no conclusion. Version 2 of the protocol "
         "says it as EIO. Phase two now closes the ledger by recovery and copies what is missing."
@@ -108,7 +108,7 @@ async def _ask_in_limbo(state: DemoState, client: Client, bookie: Bookie) -> Non
 async def _phase_two(state: DemoState, client: Client, bookie: Bookie) -> StepResult:
     """Waits until limbo is empty, and then checks that everything is back."""
     output, ledger, count = state.output, state.ledger, state.acknowledged
-    answers: Counter[str] = Counter()
+    replies: Counter[str] = Counter()
     began = moved = time.monotonic()
     copied = 0
     with output.progress("repairing", count, "entries") as advance:
@@ -119,12 +119,12 @@ async def _phase_two(state: DemoState, client: Client, bookie: Bookie) -> StepRe
             advance(copied)
             for said in await ask(client, bookie.id, ledger, state.sample(range(count), _PROBES)):
                 must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry while in limbo")
-                answers["served" if said.answer is Code.EOK else "unknown"] += 1
+                replies["served" if said.answer is Code.EOK else "unknown"] += 1
             await asyncio.sleep(_POLL_S)
         advance(count)
     took = time.monotonic() - began
-    output.say(
-        f"{answers.total()} reads meanwhile: {answers['served']} served, {answers['unknown']} unknown, "
+    output.explain(
+        f"{replies.total()} reads meanwhile: {replies['served']} served, {replies['unknown']} unknown, "
         f"0 'no such entry'."
     )
     metadata = await client.metadata(ledger)

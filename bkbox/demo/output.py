@@ -51,7 +51,7 @@ class Output(ABC):
         """Prints the heading of a step."""
 
     @abstractmethod
-    def say(self, text: str) -> None:
+    def explain(self, text: str) -> None:
         """Prints what is done and why, or its result."""
 
     @abstractmethod
@@ -89,7 +89,7 @@ class PlainOutput(Output):
     def heading(self, text: str) -> None:
         click.echo(f"\n== {text} ==")
 
-    def say(self, text: str) -> None:
+    def explain(self, text: str) -> None:
         click.echo(textwrap.fill(text, WIDTH, break_on_hyphens=False))
 
     def proved(self, text: str) -> None:
@@ -149,7 +149,7 @@ class TerminalOutput(Output):
             Text("━" * max(0, self._width - len(text) - 4), style="bold cyan"), no_wrap=True
         )
 
-    def say(self, text: str) -> None:
+    def explain(self, text: str) -> None:
         self._print(textwrap.fill(text, self._width, break_on_hyphens=False), "")
 
     def proved(self, text: str) -> None:

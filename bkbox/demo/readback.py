@@ -20,7 +20,7 @@ async def read_back(state: DemoState) -> StepResult:
     output, cluster = state.output, state.cluster
     first, second, third = cluster.bookies
     await third.stop()
-    output.say(
+    output.explain(
         f"{third.name}, the only one to which nothing has happened, is stopped. What is read now comes from "
         f"{first.name}, which was killed, and {second.name}, whose disk was lost."
     )
@@ -46,12 +46,12 @@ async def read_back(state: DemoState) -> StepResult:
 async def _only_on_the_repaired_disk(state: DemoState, client: Client) -> None:
     first, second, _ = state.cluster.bookies
     sample = state.sample(state.missed, _SAMPLE_ENTRIES)
-    absent = [said.answer for said in await ask(client, first.id, state.ledger, sample)]
-    there = [said.answer for said in await ask(client, second.id, state.ledger, sample)]
+    absent = [report.answer for report in await ask(client, first.id, state.ledger, sample)]
+    there = [report.answer for report in await ask(client, second.id, state.ledger, sample)]
     must(all(answer is Code.EOK for answer in there), f"{second.name} lacks repaired entries")
     alone = sum(answer is Code.ENOENTRY for answer in absent)
     if alone:
-        state.output.say(
+        state.output.explain(
             f"Some of it can come from the repaired disk only: of {len(sample)} entries written while "
             f"{first.name} was dead, it has {len(sample) - alone}, and {second.name} has all."
         )

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from bkbox.errors import CallerError
 
 ENTRY_BYTES_MAX = 16 << 10
-_ENTRIES_WANTED = 64
+_ENTRIES_TARGET = 64
 """Minimum number of entries: small input is split finer, so that there is something to interrupt."""
 
 _COPY_BYTES = 1 << 20
@@ -48,7 +48,7 @@ class Source:
     @property
     def entry_bytes(self) -> int:
         """Largest payload of an entry."""
-        return max(1, min(ENTRY_BYTES_MAX, self.size // _ENTRIES_WANTED))
+        return max(1, min(ENTRY_BYTES_MAX, self.size // _ENTRIES_TARGET))
 
     def entries(self, manifest: list[Stored]) -> Iterator[bytes]:
         """The payloads in order. A file is in the manifest when its last entry was taken.

@@ -18,7 +18,7 @@ from bkbox.errors import DemoFailedError
 from bkbox.protocol.events import Answer
 
 _NOT_YET = LedgerId(0)
-_ASKED_AT_ONCE = 64
+_READS_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -77,20 +77,20 @@ async def ask(
     client: Client, bookie: BookieId, ledger: LedgerId, entries: Sequence[int]
 ) -> list[DemoReport]:
     """Reads entries from one bookie alone, without fencing."""
-    said: list[DemoReport] = []
-    for start in range(0, len(entries), _ASKED_AT_ONCE):
-        some = entries[start : start + _ASKED_AT_ONCE]
+    reports: list[DemoReport] = []
+    for start in range(0, len(entries), _READS_AT_ONCE):
+        some = entries[start : start + _READS_AT_ONCE]
         replies = await asyncio.gather(
             *(client.pool.read(bookie, ledger, entry, None) for entry in some)
         )
         for reply in replies:
-            said.append(
+            reports.append(
                 DemoReport(reply.status, None if reply.entry is None else bytes(reply.entry))
             )
-    return said
+    return reports
 
 
-def must(holds: bool, text: str) -> None:
-    """Raises DemoFailedError unless ``holds``. ``text`` says what is the case then."""
-    if not holds:
+def must(condition: bool, text: str) -> None:
+    """Raises DemoFailedError unless ``condition``. ``text`` describes the failure."""
+    if not condition:
         raise DemoFailedError(text)

@@ -19,7 +19,7 @@ from bkbox.errors import CallerError
 from bkbox.native import kernel_in_use
 
 _COPIES = 3
-_ROOM_BYTES = 50_000_000
+_SPARE_BYTES = 50_000_000
 """Extra space for indexes, logs and metadata."""
 
 
@@ -47,7 +47,7 @@ async def run_steps(cluster: Cluster, output: Output, source: Source, rng: rando
     began = time.monotonic()
     doing = "the start of the bookies"
     try:
-        _must_have_room(cluster, source)
+        _require_space(cluster, source)
         await _start_bookies(cluster, output)
         async with AsyncExitStack() as stack:
             state = DemoState(cluster, output, source, rng, stack)
@@ -70,8 +70,8 @@ async def run_steps(cluster: Cluster, output: Output, source: Source, rng: rando
     )
 
 
-def _must_have_room(cluster: Cluster, source: Source) -> None:
-    needed = source.size * _COPIES + _ROOM_BYTES
+def _require_space(cluster: Cluster, source: Source) -> None:
+    needed = source.size * _COPIES + _SPARE_BYTES
     free = shutil.disk_usage(cluster.root).free
     if free < needed:
         raise CallerError(
@@ -81,7 +81,7 @@ def _must_have_room(cluster: Cluster, source: Source) -> None:
 
 
 async def _start_bookies(cluster: Cluster, output: Output) -> None:
-    output.say(
+    output.explain(
         "Three bookies (storage servers of Apache BookKeeper) start on this machine, each with two disks "
         "(folders here) and five processes: a supervisor, a front-end, a worker per disk, a repair "
         f"worker. They share one metadata file. Everything lies in {cluster.root}. Their kernel, the code that runs "

@@ -13,17 +13,17 @@ HOST = "127.0.0.1"
 def free_port(
     rng: random.Random,
     ports: range,
-    taken: Container[int] = (),
+    used: Container[int] = (),
     hosts: tuple[str, ...] = (HOST,),
 ) -> int:
-    """One of ``ports``, not in ``taken``, on which nothing listens at any of ``hosts``.
+    """One of ``ports``, not in ``used``, on which nothing listens at any of ``hosts``.
 
     ``ports`` below those that the kernel gives to connections (32768 and up) stay free while a bookie is down. Raises
     OSError if one of ``hosts`` is no address of this host.
     """
     while True:
         port = rng.choice(ports)
-        if port not in taken and all(_is_free(host, port) for host in hosts):
+        if port not in used and all(_is_free(host, port) for host in hosts):
             return port
 
 

@@ -25,7 +25,7 @@ COMMAND = module_command("bkbox.cli.main")
 
 _COMMAND_S = 30.0
 _END_S = 15.0
-_GONE_S = 60.0
+_EXIT_TIMEOUT_S = 60.0
 
 
 def own_environment() -> dict[str, str]:
@@ -117,7 +117,8 @@ class Processes:
                         process.stdin.close()
                 process.wait()
             wait_until(
-                lambda: not any(_group_lives(process.pid) for process in self._processes), _GONE_S
+                lambda: not any(_group_lives(process.pid) for process in self._processes),
+                _EXIT_TIMEOUT_S,
             )
 
 

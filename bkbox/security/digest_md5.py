@@ -59,29 +59,30 @@ class Server:
             raise AuthenticationError("DIGEST-MD5 was over already")
         return self._verify(_parse(payload, _RESPONSE_BYTES_MAX))
 
-    def _verify(self, said: Mapping[str, str]) -> Step:
-        wanted = {"nonce": self._nonce, "nc": _FIRST, "realm": REALM}
-        wrong = [name for name, value in wanted.items() if said.get(name) != value]
-        if said.get("qop", "auth") != "auth":
+    def _verify(self, fields: Mapping[str, str]) -> Step:
+        expected = {"nonce": self._nonce, "nc": _FIRST, "realm": REALM}
+        wrong = [name for name, value in expected.items() if fields.get(name) != value]
+        if fields.get("qop", "auth") != "auth":
             wrong.append("qop")
-        if said.get("authzid", said.get("username")) != said.get("username"):
+        if fields.get("authzid", fields.get("username")) != fields.get("username"):
             wrong.append("authzid")
-        wrong += [name for name in ("username", "cnonce", "response") if not said.get(name)]
-        if not said.get("digest-uri", "").startswith("bookkeeper/"):
+        wrong += [name for name in ("username", "cnonce", "response") if not fields.get(name)]
+        if not fields.get("digest-uri", "").startswith("bookkeeper/"):
             wrong.append("digest-uri")
         if wrong:
             raise AuthenticationError(f"DIGEST-MD5: wrong {', '.join(wrong)}")
-        user = said["username"]
+        user = fields["username"]
         # An unknown user takes as long as a known one.
-        session = _session(user, self._users.get(user, self._nonce), said)
+        session = _session(user, self._users.get(user, self._nonce), fields)
         good = hmac.compare_digest(
-            _response(session, said, "AUTHENTICATE:").encode(), said["response"].lower().encode()
+            _response(session, fields, "AUTHENTICATE:").encode(),
+            fields["response"].lower().encode(),
         )
         if not good or user not in self._users:
             raise AuthenticationError(
                 f"DIGEST-MD5: {shown(user, self._users)} or the password is wrong"
             )
-        return Step(f"rspauth={_response(session, said, ':')}".encode(), user)
+        return Step(f"rspauth={_response(session, fields, ':')}".encode(), user)
 
 
 class Client:
@@ -104,26 +105,26 @@ class Client:
         Java's client sends one more, empty message, which no bookie waits for.
         """
         if self._sent is not None:
-            said = _parse(payload, _CHALLENGE_BYTES_MAX)
+            fields = _parse(payload, _CHALLENGE_BYTES_MAX)
             session = _session(self._user, self._password, self._sent)
             proof = _response(session, self._sent, ":")
-            if not hmac.compare_digest(said.get("rspauth", "").encode(), proof.encode()):
+            if not hmac.compare_digest(fields.get("rspauth", "").encode(), proof.encode()):
                 raise AuthenticationError("DIGEST-MD5: the bookie does not know the password")
             return None
-        said = _parse(payload, _CHALLENGE_BYTES_MAX)
-        if not said.get("nonce") or said.get("algorithm") != "md5-sess":
+        fields = _parse(payload, _CHALLENGE_BYTES_MAX)
+        if not fields.get("nonce") or fields.get("algorithm") != "md5-sess":
             raise AuthenticationError(
                 "DIGEST-MD5: a challenge without a nonce or with another algorithm"
             )
-        if "auth" not in said.get("qop", "auth").split(","):
+        if "auth" not in fields.get("qop", "auth").split(","):
             raise AuthenticationError(
-                f"DIGEST-MD5: the bookie wants qop {quoted(said['qop'][:40])}"
+                f"DIGEST-MD5: the bookie wants qop {quoted(fields['qop'][:40])}"
             )
         sent = {
             "charset": "utf-8",
             "username": self._user,
-            "realm": said.get("realm", REALM),
-            "nonce": said["nonce"],
+            "realm": fields.get("realm", REALM),
+            "nonce": fields["nonce"],
             "nc": _FIRST,
             "cnonce": self._cnonce,
             "digest-uri": DIGEST_URI,
@@ -162,24 +163,24 @@ def _parse(payload: bytes, bytes_max: int) -> dict[str, str]:
         match = _DIRECTIVE.match(text, at)
         if match is None:
             raise AuthenticationError(f"DIGEST-MD5: no directive at byte {at}")
-        name, quoted, plain = match[1].lower(), match[2], match[3]
+        name, quoted, token = match[1].lower(), match[2], match[3]
         if name in found:
             raise AuthenticationError("DIGEST-MD5: a directive is there twice")
-        found[name] = plain if quoted is None else _UNQUOTED.sub(r"\1", quoted)
+        found[name] = token if quoted is None else _UNQUOTED.sub(r"\1", quoted)
         at = match.end()
     return found
 
 
-def _session(user: str, password: str, said: Mapping[str, str]) -> bytes:
+def _session(user: str, password: str, fields: Mapping[str, str]) -> bytes:
     """H(A1) of RFC 2831, section 2.1.2.1."""
-    secret = b":".join(map(_octets, (user, said.get("realm", ""), password)))
-    authzid = f":{said['authzid']}" if "authzid" in said else ""
-    return _md5(_md5(secret) + f":{said['nonce']}:{said['cnonce']}{authzid}".encode())
+    secret = b":".join(map(_octets, (user, fields.get("realm", ""), password)))
+    authzid = f":{fields['authzid']}" if "authzid" in fields else ""
+    return _md5(_md5(secret) + f":{fields['nonce']}:{fields['cnonce']}{authzid}".encode())
 
 
-def _response(session: bytes, said: Mapping[str, str], method: str) -> str:
-    a2 = _md5((method + said["digest-uri"]).encode()).hex()
-    text = f"{session.hex()}:{said['nonce']}:{said['nc']}:{said['cnonce']}:auth:{a2}"
+def _response(session: bytes, fields: Mapping[str, str], method: str) -> str:
+    a2 = _md5((method + fields["digest-uri"]).encode()).hex()
+    text = f"{session.hex()}:{fields['nonce']}:{fields['nc']}:{fields['cnonce']}:auth:{a2}"
     return _md5(text.encode()).hex()
 
 

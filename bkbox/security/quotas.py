@@ -44,7 +44,7 @@ class Quotas:
     def __bool__(self) -> bool:
         return bool(self._bounds) or self._others is not None
 
-    def judge(self, used: Mapping[str, int]) -> list[Use]:
+    def evaluate(self, used: Mapping[str, int]) -> list[Use]:
         """The use of each owner with a bound, the fullest first: all owners that the configuration names, and every
         other owner with data. ``used``: bytes by owner.
         """

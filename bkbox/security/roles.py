@@ -95,9 +95,9 @@ class Grants:
 
 def parse_role(text: str) -> tuple[str, Need]:
     """``NAME=ROLE,ROLE``. Raises ValueError with the reason."""
-    identity, words = _split(text, "NAME=ROLE,ROLE, for example broker=read,write")
+    identity, roles = _split(text, "NAME=ROLE,ROLE, for example broker=read,write")
     needs = Need(0)
-    for word in words.split(","):
+    for word in roles.split(","):
         if word.strip() not in ROLES:
             raise ValueError(
                 f"{quoted(text)}: {quoted(word.strip())} is none of the roles {', '.join(ROLES)}"

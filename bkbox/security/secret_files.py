@@ -50,13 +50,13 @@ def read_text(path: Path, what: str) -> str:
 
 def read_word(path: Path, what: str) -> str:
     """A secret of one line. Raises BootError."""
-    words = _text(read_secret(path, what), path, what).split()
-    if len(words) != 1 or len(words[0]) < _SECRET_CHARACTERS_MIN:
+    parts = _text(read_secret(path, what), path, what).split()
+    if len(parts) != 1 or len(parts[0]) < _SECRET_CHARACTERS_MIN:
         raise BootError(
             f"{what} {path} has to hold one word of {_SECRET_CHARACTERS_MIN} characters or more: openssl rand -hex 32 "
             "makes one"
         )
-    return words[0]
+    return parts[0]
 
 
 def read_users(path: Path, what: str) -> dict[str, str]:

@@ -42,17 +42,17 @@ class Server:
         if self._over:
             raise AuthenticationError("token exchange: the exchange was over already")
         if self._first is None:
-            said = _parse(payload, "user", "nonce")
-            self._first = said["user"], _checked_nonce(said["nonce"])
+            fields = _parse(payload, "user", "nonce")
+            self._first = fields["user"], _checked_nonce(fields["nonce"])
             return Step(_message(nonce=self._nonce), None)
         self._over = True
         user, nonce = self._first
-        said = _parse(payload, "proof")
+        fields = _parse(payload, "proof")
         # An unknown user takes as long as a known one.
         token = self._tokens.get(user, self._nonce)
         expected = _proof(token, "client", nonce, self._nonce, user)
         if (
-            not hmac.compare_digest(expected.encode(), said["proof"].encode())
+            not hmac.compare_digest(expected.encode(), fields["proof"].encode())
             or user not in self._tokens
         ):
             raise AuthenticationError(

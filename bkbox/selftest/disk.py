@@ -11,14 +11,14 @@ from pathlib import Path
 from bkbox.base.host.blocks import Device, device_of, flushes
 from bkbox.base.host.files import HostFiles
 from bkbox.checks.host import file_system
-from bkbox.checks.registry import FLUSHES, KEPT, Finding, worst
+from bkbox.checks.registry import FLUSHES, KILLED, Finding, worst
 from bkbox.errors import HostError
 from bkbox.selftest import killed
-from bkbox.selftest.flushes import CANNOT_KNOW, CANNOT_KNOW_VIRTUAL, Flushing, judge
+from bkbox.selftest.flushes import CANNOT_KNOW, CANNOT_KNOW_VIRTUAL, Flushing, classify
 from bkbox.selftest.killed import SurvivingBlocks
 from bkbox.selftest.latency import Latency, WritePattern, measure
 
-ROOM_BYTES = 256 << 20
+FREE_MIN = 256 << 20
 """What has to be free: the test writes at most half of it at a time, and removes it."""
 
 _MEASURES: tuple[tuple[WritePattern, int], ...] = (
@@ -52,9 +52,9 @@ def test(folder: Path, seconds: float, host: HostFiles, clock_ns: Callable[[], i
     free = shutil.disk_usage(folder).free if folder.is_dir() else None
     if free is None:
         raise HostError(f"{folder} is no folder: mount the disk first")
-    if free < ROOM_BYTES:
+    if free < FREE_MIN:
         raise HostError(
-            f"{folder} has {free >> 20} MiB free, and the self-test needs {ROOM_BYTES >> 20} MiB: free some, or test "
+            f"{folder} has {free >> 20} MiB free, and the self-test needs {FREE_MIN >> 20} MiB: free some, or test "
             "another folder of the same disk"
         )
     try:
@@ -75,7 +75,7 @@ def _test(
     counted = None if before is None or after is None else after - before
     latency = (first, *(measure(own, way, size, share, clock_ns) for way, size in _MEASURES[1:]))
     kept = killed.check(own, share)
-    flushing = judge(device, first.count, counted, first.p50_us)
+    flushing = classify(device, first.count, counted, first.p50_us)
     return DiskReport(
         path=str(folder),
         device=device,
@@ -92,8 +92,8 @@ def findings(folder: Path, flushing: Flushing, kept: SurvivingBlocks) -> Iterato
     """The measurements as checks."""
     bad = {"lies": FLUSHES.fail, "suspicious": FLUSHES.warn}.get(flushing.verdict)
     yield (FLUSHES.ok if bad is None else bad)(flushing.why, str(folder))
-    said = f"{kept.synced} blocks synced, {kept.lost} of them lost"
-    yield (KEPT.fail if kept.lost else KEPT.ok)(said, str(folder))
+    summary = f"{kept.synced} blocks synced, {kept.lost} of them lost"
+    yield (KILLED.fail if kept.lost else KILLED.ok)(summary, str(folder))
 
 
 def warnings(host: HostFiles, path: Path) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class Flushing:
     flushes: int | None
 
 
-def judge(device: Device | None, syncs: int, flushes: int | None, p50_us: int) -> Flushing:
+def classify(device: Device | None, syncs: int, flushes: int | None, p50_us: int) -> Flushing:
     """``p50_us``: of writing 4 KiB into a part of a file that is there already, and syncing it."""
 
     def found(verdict: FlushVerdict, why: str) -> Flushing:

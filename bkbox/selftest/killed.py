@@ -45,10 +45,10 @@ def check(folder: Path, seconds: float) -> SurvivingBlocks:
         data, past_cache = _read(path)
     finally:
         path.unlink(missing_ok=True)
-    return judge(data, synced, past_cache=past_cache)
+    return survivors_of(data, synced, past_cache=past_cache)
 
 
-def judge(data: bytes, synced: int, *, past_cache: bool) -> SurvivingBlocks:
+def survivors_of(data: bytes, synced: int, *, past_cache: bool) -> SurvivingBlocks:
     """The intact part of a killed writer's file."""
     blocks = [data[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES)]
     whole = [_is_whole(number, block) for number, block in enumerate(blocks)]
@@ -104,10 +104,10 @@ def _write_and_kill(path: Path, seconds: float) -> int:
             last = child.stdout.readline()
         child.kill()
         rest = child.stdout.read().splitlines(keepends=True)
-        said = child.stderr.read().strip()
+        errors = child.stderr.read().strip()
     named = [line for line in (last, *rest) if line.endswith("\n")]
     if not named:
-        reason = said.splitlines()[-1] if said else "it ended"
+        reason = errors.splitlines()[-1] if errors else "it ended"
         raise HostError(f"the writer in {path.parent} did not write: {reason}")
     return int(named[-1])
 
@@ -120,9 +120,9 @@ def _read(path: Path) -> tuple[bytes, bool]:
         return path.read_bytes(), False
     try:
         data = bytearray()
-        with mmap.mmap(-1, 1 << 20) as room:
-            while got := os.preadv(fd, [room], len(data)):
-                data += room[:got]
+        with mmap.mmap(-1, 1 << 20) as buffer:
+            while got := os.preadv(fd, [buffer], len(data)):
+                data += buffer[:got]
                 if got % BLOCK_BYTES:
                     break
         return bytes(data), True

@@ -42,16 +42,16 @@ def measure(
 ) -> Latency:
     """One write and sync after the other for so long, at least one. The file is removed. OSError."""
     path = folder / f"{way}-{size}"
-    taken: list[int] = []
+    durations_ns: list[int] = []
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         if way == "overwrite":
             _fill(fd)
-        _write_and_sync(fd, way, os.urandom(size), seconds, clock_ns, taken)
+        _write_and_sync(fd, way, os.urandom(size), seconds, clock_ns, durations_ns)
     finally:
         os.close(fd)
         path.unlink()
-    return summary(way, size, taken)
+    return summary(way, size, durations_ns)
 
 
 def _fill(fd: int) -> None:
@@ -67,11 +67,11 @@ def _write_and_sync(
     data: bytes,
     seconds: float,
     clock_ns: Callable[[], int],
-    taken: list[int],
+    durations_ns: list[int],
 ) -> None:
     end = clock_ns() + int(seconds * 1e9)
     offset = 0
-    while not taken or clock_ns() < end:
+    while not durations_ns or clock_ns() < end:
         if offset + len(data) > _FILE_BYTES_MAX:
             offset = 0
             if way == "append":  # what is written over is no append: begin anew
@@ -79,13 +79,13 @@ def _write_and_sync(
         began = clock_ns()
         os.pwrite(fd, data, offset)
         os.fdatasync(fd)
-        taken.append(clock_ns() - began)
+        durations_ns.append(clock_ns() - began)
         offset += len(data)
 
 
-def summary(way: WritePattern, size: int, taken_ns: Sequence[int]) -> Latency:
+def summary(way: WritePattern, size: int, durations_ns: Sequence[int]) -> Latency:
     """Percentiles and histogram of these times, of which there is at least one."""
-    ordered = sorted(ns // 1000 for ns in taken_ns)
+    ordered = sorted(ns // 1000 for ns in durations_ns)
 
     def at(share: float) -> int:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

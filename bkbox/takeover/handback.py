@@ -50,7 +50,7 @@ from bkbox.storage.log.segment import (
     Unwritten,
 )
 from bkbox.storage.log.tail import TAIL_NAME
-from bkbox.supervisor.boot.cookies import gather, judge
+from bkbox.supervisor.boot.cookies import compare, gather
 from bkbox.supervisor.disks.disk_inspection import VERSION_NAME, lock_all, make_directory
 from bkbox.takeover import java_bookie, java_rocksdb
 from bkbox.takeover.disk_store import open_disk
@@ -136,7 +136,7 @@ class Handback:
         begun = begun_conversion(self._files, self._disks, Direction.HANDBACK)
         if begun is not None:
             return begun
-        found = judge(await gather(self._config, store, self._files), str(self._config.path))
+        found = compare(await gather(self._config, store, self._files), str(self._config.path))
         if not found.ok:
             differences = "; ".join(map(str, found.differences))
             raise CookieMismatchError(f"cookie mismatch: {differences}. {found.advice}")

@@ -54,7 +54,7 @@ bkbox status --bookie https://bookie1.example.com:8080 --token-file token
 With `http_tls = "required"` nothing but TLS is answered. With `"loopback"` the bookie refuses to start where
 `http_listen` is an address that others reach; `"off"` does that all the same, and an eavesdropper on the network can
 read the tokens. The bookie refuses to start with a token file that others than its owner may read. Tokens and
-certificates are read anew when their files change (looked at every 5 s), and by `bkbox config reload`: an old token is
+certificates are read anew when their files change (checked every 5 s), and by `bkbox config reload`: an old token is
 worth nothing from the next request on.
 
 `bkbox status`, `job`, `health` and `tui` take `--bookie URL` and `--token-file FILE`, or the variables `BKBOX_BOOKIE`
@@ -92,7 +92,7 @@ authorities count. They send no token over plain HTTP to another host, unless `-
 
 `/livez`: the supervisor answers. `/readyz`: clients should be sent here (it runs, a disk is in service, it is
 registered); 503 and why otherwise. `/healthz`: 503 if a check fails, `?verbose` shows each: `ok`, `warn` (it serves,
-an operator should look) or `fail`. One check writes 4 KiB on each disk, syncs it, reads it back from the device and
+an operator should check) or `fail`. One check writes 4 KiB on each disk, syncs it, reads it back from the device and
 removes it; the disk's own worker does that, every 30 s at most, however often it is asked.
 
 ## Events
@@ -116,9 +116,9 @@ JAVA = """
 
 They answer the same shapes, so that tools that know them keep working. Different: a token is needed over TCP; a
 ledger's `password` is empty; `customMetadata` is base64; `gc_details` tells of bkbox's one kind of compaction as the
-major one; `server_config` has bkbox's keys; answers have a content type. Not there: `last_log_mark`, `expand_storage`,
-`entry_location_compact`, suspending compaction, `ledger/read`, `autorecovery/bookie`, `autorecovery/trigger_audit`,
-changes of `server_config`.
+major one; `server_config` has bkbox's keys; responses have a content type. Not there: `last_log_mark`,
+`expand_storage`, `entry_location_compact`, suspending compaction, `ledger/read`, `autorecovery/bookie`,
+`autorecovery/trigger_audit`, changes of `server_config`.
 
 | | path | what it does | body |
 |---|---|---|---|

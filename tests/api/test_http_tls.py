@@ -48,7 +48,7 @@ def known_as(tmp_path: Path) -> Iterator[Callable[..., None]]:
         file = tmp_path / "client.toml"
         file.write_text("".join(f'{key} = "{value}"\n' for key, value in values.items()))
         options._OF_THIS_PROCESS.clear()
-        client_file.take({client_file.VARIABLE: str(file)})
+        client_file.apply({client_file.VARIABLE: str(file)})
 
     yield say
     options._OF_THIS_PROCESS.clear()

@@ -34,7 +34,7 @@ def page() -> str:
         shown = "(required)" if default is REQUIRED else f"`{to_toml(default)}`"
         live = "live" if is_live(item) else ""
         meaning = item.metadata["doc"].replace("|", "\\|")
-        rows.append(f"| `{name}` | {kind_of(item).words()} | {shown} | {live} | {meaning} |\n")
+        rows.append(f"| `{name}` | {kind_of(item).permitted()} | {shown} | {live} | {meaning} |\n")
     return HEAD + "".join(rows)
 
 

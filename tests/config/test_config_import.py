@@ -137,7 +137,7 @@ def test_every_key_is_accounted_for() -> None:
         "zkTimeout",
         "ofTheFuture",
     ]
-    assert [each.taken for each in found.remarks] == [True] * 5 + [False] * 5
+    assert [each.imported for each in found.remarks] == [True] * 5 + [False] * 5
     assert found.remarks[-1].text == "bkbox does not know this key"
     assert all(each.text for each in found.remarks)
 

@@ -95,9 +95,9 @@ def test_what_a_start_refuses_is_found_before(bookie: BookieProcess, key: str) -
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        taken = str(other.getsockname()[1])
+        used = str(other.getsockname()[1])
         keys = {
-            name: str(value).replace("TAKEN", taken).replace("BOOKIE", bookie.bookie_id)
+            name: str(value).replace("TAKEN", used).replace("BOOKIE", bookie.bookie_id)
             if isinstance(value, str)
             else value
             for name, value in WRONG[key].items()

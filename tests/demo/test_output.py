@@ -14,7 +14,7 @@ LONG = "a sentence that goes on and on, " * 10
 
 def write_all(output: Output) -> None:
     output.heading("Step 1 of 6: Title")
-    output.say(f"said {LONG}")
+    output.explain(f"said {LONG}")
     output.proved(f"proved {LONG}")
     output.failed("failed at this")
     output.quote(f"$ command\nanswer [1] {LONG}")

@@ -14,7 +14,7 @@ from tests.docs.layers import CHECKOUT
 PAGE = CHECKOUT / "docs/operations.md"
 PLACES = {"config": "FILE", "about": "FOLDER", "metadata": "URI"}
 HEAD = """
-| check | of | worst | what it finds | looks at | what to do first | shown by |
+| check | of | worst | what it finds | reads | what to do first | shown by |
 |---|---|---|---|---|---|---|
 """
 

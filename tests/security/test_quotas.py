@@ -77,14 +77,14 @@ def load_set(folder: Path, lines: str) -> Config:
 def test_who_is_over() -> None:
     quotas = Quotas(["a=100", "b=100", "*=50"])
     used = {"a": 99, "b": 100, "c": 49, "(none)": 51}
-    assert quotas.judge(used) == [
+    assert quotas.evaluate(used) == [
         Use("(none)", 51, 50),
         Use("b", 100, 100),
         Use("a", 99, 100),
         Use("c", 49, 50),
     ]
-    assert [use.owner for use in quotas.judge(used) if use.is_over] == ["(none)", "b"]
-    assert Quotas(["a=1K"]).judge({"c": 1 << 40}) == [Use("a", 0, 1 << 10)], "c has no bound"
+    assert [use.owner for use in quotas.evaluate(used) if use.is_over] == ["(none)", "b"]
+    assert Quotas(["a=1K"]).evaluate({"c": 1 << 40}) == [Use("a", 0, 1 << 10)], "c has no bound"
     assert not Quotas()
     assert Quotas(["a=1"])
     assert Quotas(["*=1"])

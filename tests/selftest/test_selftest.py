@@ -1,4 +1,4 @@
-"""The self-test of a disk: real writes on the disk of the tests; devices that lie are told to ``judge``."""
+"""The self-test of a disk: real writes on the disk of the tests; devices that lie are given to ``classify``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from bkbox.base.host.blocks import Device
 from bkbox.selftest import killed
-from bkbox.selftest.flushes import judge
+from bkbox.selftest.flushes import classify
 from bkbox.selftest.killed import BLOCK_BYTES, block
 from bkbox.selftest.latency import summary
 from tests.harness.processes import bkbox
@@ -37,7 +37,7 @@ TURNING = Device("sdx", "/sys/block/sdx", True, True, 512, 4096, None)
 def test_flushing(
     device: Device | None, syncs: int, flushes: int | None, p50_us: int, verdict: str
 ) -> None:
-    found = judge(device, syncs, flushes, p50_us)
+    found = classify(device, syncs, flushes, p50_us)
     assert found.verdict == verdict
     assert found.why
 
@@ -59,15 +59,15 @@ def blocks(count: int) -> list[bytes]:
 
 def test_what_a_killed_writer_left() -> None:
     whole = blocks(6)
-    found = killed.judge(b"".join(whole), 4, past_cache=True)
+    found = killed.survivors_of(b"".join(whole), 4, past_cache=True)
     assert (found.synced, found.lost, found.after, found.torn) == (4, 0, 2, 0)
     torn = [*whole[:5], whole[5][:1000]]
-    assert killed.judge(b"".join(torn), 4, past_cache=True).torn == 1
+    assert killed.survivors_of(b"".join(torn), 4, past_cache=True).torn == 1
     zeroed = [*whole[:2], bytes(BLOCK_BYTES), *whole[3:]]
-    assert killed.judge(b"".join(zeroed), 4, past_cache=True).lost == 1
-    assert killed.judge(b"".join(whole[:3]), 4, past_cache=True).lost == 1
+    assert killed.survivors_of(b"".join(zeroed), 4, past_cache=True).lost == 1
+    assert killed.survivors_of(b"".join(whole[:3]), 4, past_cache=True).lost == 1
     half = whole[1][:512] + whole[2][512:]  # a sector of one block, the rest of another
-    assert killed.judge(whole[0] + half, 2, past_cache=True).lost == 1
+    assert killed.survivors_of(whole[0] + half, 2, past_cache=True).lost == 1
 
 
 def test_the_command(tmp_path: Path) -> None:

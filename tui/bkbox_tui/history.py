@@ -19,8 +19,8 @@ def _series() -> deque[float]:
 
 @dataclass(slots=True)
 class DiskHistory:
-    """Of one disk: adds, reads and written bytes per second; ``busy``: the share of each interval in which its device
-    was busy."""
+    """Trends of one disk: adds, reads and written bytes per second; ``busy``: the share of each interval in which its
+    device was busy."""
 
     adds_per_s: deque[float] = field(default_factory=_series)
     reads_per_s: deque[float] = field(default_factory=_series)
@@ -30,9 +30,9 @@ class DiskHistory:
 
 @dataclass(slots=True)
 class History:
-    """Of the last POINTS snapshots: adds and reads per second, their p99 latencies in microseconds, ledgers in limbo.
-    ``busy``: the share of the last interval in which a disk's device was busy, ``disks``: all of the last snapshots; by
-    uuid of the disk."""
+    """Trends over the last POINTS snapshots: adds and reads per second, their p99 latencies in microseconds, ledgers in
+    limbo. ``busy``: the share of the last interval in which a disk's device was busy, ``disks``: all of the last
+    snapshots; by uuid of the disk."""
 
     adds_per_s: deque[float] = field(default_factory=_series)
     reads_per_s: deque[float] = field(default_factory=_series)

@@ -23,7 +23,7 @@ from bkbox.api.cluster.asking import Asker, Reach, watch_cluster, watch_from
 from bkbox.api.cluster.watch import ClusterWatch
 from bkbox.base.ids import BookieId, ledger_id
 from bkbox.cli.cluster.discover import found_here
-from bkbox.cli.ledger.repair import survey_view
+from bkbox.cli.ledger.repair import inspection_view
 from bkbox.config.schema import Config
 from bkbox.errors import (
     BkboxError,
@@ -150,7 +150,7 @@ class Bookie:
                 f"only its own host knows the metadata store: run bkbox ledger explain {ledger} there"
             )
         async with clients.connect(self.config.metadata) as asking:
-            return survey_view(await asking.inspect_ledger(ledger_id(str(ledger))))
+            return inspection_view(await asking.inspect_ledger(ledger_id(str(ledger))))
 
     async def configuration(self) -> list[tuple[str, str, str]]:
         """Key, value and source of each setting. Raises BkboxError."""

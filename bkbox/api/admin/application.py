@@ -88,7 +88,7 @@ def status_route(status: StatusSource) -> Route:
         found = status()
         return to_json(await found if inspect.isawaitable(found) else found)
 
-    return Route("GET", STATUS_URL, handle, "How the bookie does.", returns=Status)
+    return Route("GET", STATUS_URL, handle, "The state of the bookie.", returns=Status)
 
 
 def runner_of(

@@ -32,7 +32,7 @@ STOPPED = "it is stopped"
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """How far the start has come, and what made it go that way; ``eta_s``: how long it will still take."""
+    """Progress of the start, and what made it go that way; ``eta_s``: seconds that it will still take."""
 
     phase: str
     reasons: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Latency:
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Counters of a disk's worker since it began. ``bytes``: of records written to the log; ``unknown``: reads
-    whose answer was 'unknown', as for an entry of a ledger in limbo."""
+    whose response was 'unknown', as for an entry of a ledger in limbo."""
 
     adds: int = 0
     bytes: int = 0
@@ -226,7 +226,7 @@ class Copies:
     """Entries that the metadata credits this bookie with, compared with those that it has, after every absence.
     ``short``: entries that are missing here, as far as the last check has compared; None: there was no check.
     ``mended``: entries that this check has copied here. ``checking``: it has not compared everything yet.
-    ``checked_ms``: when a check last found that nothing is short, 0: never. ``job``: the check.
+    ``checked_ms``: when a check last found nothing short, 0: never. ``job``: the check.
     """
 
     short: int | None = None

@@ -55,7 +55,7 @@ _WIRE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How the admin APIs of other hosts are reached: with this token, the same for all."""
+    """Access to the admin APIs of other hosts: one token for all."""
 
     token_file: Path
     plain_text: bool

@@ -1,4 +1,4 @@
-"""What the HTTP server of Apache's bookie tells: its state, and the counters of its Prometheus page. Pure.
+"""Reads the HTTP server of Apache's bookie: its state, and the counters of its Prometheus page. Pure.
 
 Sources: HttpRouter.java, BookieStateService.java, PrometheusTextFormat.java, BookKeeperServerStats.java.
 """
@@ -59,7 +59,7 @@ def counters_of(page: str, at_s: float) -> Counters | None:
 
 
 def state_of(document: object) -> State:
-    """Of the response of STATE_URL."""
+    """The state in a response of STATE_URL."""
     state: Mapping[str, object] = document if isinstance(document, Mapping) else {}
     if state.get("shuttingDown"):
         return "stopping"

@@ -35,7 +35,7 @@ State = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a bookie says of itself. ``state``: "" if it only answers; ``problems``: what is wrong, worst first;
+    """A bookie's own report. ``state``: "" if it only responds; ``problems``: what is wrong, worst first;
     ``jobs``: those at work, by kind with their progress; ``add_p99_us``: of the last minute, on its slowest disk;
     ``short``: copies that it lacks; ``checked_ms``: when a check last found that it lacks none, 0: never."""
 
@@ -203,7 +203,7 @@ def _search_text(row: BookieRow) -> str:
 
 
 def summary(rows: Iterable[BookieRow]) -> str:
-    """How many bookies are in which state, the best first: ``3 writable, 1 no answer``."""
+    """The number of bookies in each state, the best first: ``3 writable, 1 no answer``."""
     counts = Counter(str(row.state) for row in rows)
     states = dict.fromkeys((WRITABLE, READ_ONLY, *sorted(counts)))
     return ", ".join(f"{counts[state]} {state}" for state in states if counts[state])

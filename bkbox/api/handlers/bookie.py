@@ -82,7 +82,7 @@ def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...
             "GET",
             EVENTS_URL,
             events,
-            "What changes, as server-sent events: each has a number, a severity, a subject and a text.",
+            "Changes, as server-sent events: each has a number, a severity, a subject and a text.",
             query=(Query("after", "integer", "Number of the last event that was seen."),),
             media="text/event-stream",
         ),
@@ -93,12 +93,12 @@ def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...
             "The bookies of the cluster, with mode, rack and version.",
             returns=list[Member],
         ),
-        Route("GET", "/livez", alive, "Whether the supervisor lives.", media=text_media),
+        Route("GET", "/livez", alive, "Responds while the supervisor runs.", media=text_media),
         Route(
             "GET",
             "/readyz",
             ready,
-            "Whether clients should be sent here; 503 and why where not.",
+            "200 if clients should be sent here, else 503 and the reason.",
             media=text_media,
             statuses=(_UNAVAILABLE,),
         ),
@@ -106,7 +106,7 @@ def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...
             "GET",
             "/healthz",
             health,
-            "Whether anything is wrong: 503 where a check fails. Each disk is written to and read from, every 30 s at "
+            "Problems, if any: 503 where a check fails. Each disk is written to and read from, every 30 s at "
             "most.",
             returns=Health,
             query=(Query("verbose", "boolean", "Show every check."),),

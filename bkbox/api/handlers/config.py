@@ -37,7 +37,7 @@ def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
             "GET",
             CONFIG_URL,
             running,
-            "What the bookie runs with: the value of each key, and where it is from.",
+            "The running configuration: the value of each key, and its source.",
             returns=dict[str, dict[str, object]],
         ),
         Route(

@@ -91,7 +91,7 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
             "GET",
             f"{DISKS_URL}/{{disk}}/drain",
             plan,
-            "What a drain of a disk, by path or uuid, comes to.",
+            "The plan of a drain of a disk, by path or uuid.",
             returns=DrainPlan,
         ),
         Route("POST", f"{DISKS_URL}/drain", drain, "Begin to empty a disk.", OneDisk, returns=Job),

@@ -39,7 +39,7 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
             returns=LimboPage,
             query=(
                 Query("after", "integer", "Only those with a greater id."),
-                Query("limit", "integer", f"How many at most: {_LIMIT} if not given."),
+                Query("limit", "integer", f"Largest number of ledgers: {_LIMIT} if not given."),
             ),
         ),
     )

@@ -35,14 +35,14 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
             "GET",
             SPACE_URL,
             space,
-            "What the room of each disk in service is used for.",
+            "Use of the space of each disk in service.",
             returns=list[DiskSpace],
         ),
         Route(
             "GET",
             f"{SPACE_URL}/segments/{{id}}",
             explain,
-            "What each disk says of its segment of that id, and why it is kept.",
+            "The segment of that id on each disk, and why it is kept.",
             returns=list[dict[str, object]],
         ),
     )

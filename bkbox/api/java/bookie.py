@@ -90,7 +90,9 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
         }
 
     return (
-        Route("GET", "/heartbeat", heartbeat, "Whether it lives.", media=TEXT, java=True),
+        Route(
+            "GET", "/heartbeat", heartbeat, "Responds while the bookie runs.", media=TEXT, java=True
+        ),
         Route(
             "GET",
             "/api/v1/config/server_config",
@@ -103,7 +105,7 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             "GET",
             f"{BOOKIE}/state",
             state,
-            "How the bookie stands.",
+            "The state of the bookie.",
             returns=models.BookieState,
             java=True,
         ),
@@ -111,7 +113,7 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             "GET",
             f"{BOOKIE}/state/readonly",
             read_only,
-            "Whether it takes no entries.",
+            "True if it accepts no entries.",
             returns=dict[str, bool],
             java=True,
         ),
@@ -128,7 +130,7 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             "GET",
             f"{BOOKIE}/is_ready",
             ready,
-            "Whether it serves.",
+            "Responds while it serves.",
             media=TEXT,
             statuses=(503,),
             java=True,
@@ -137,7 +139,7 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             "GET",
             f"{BOOKIE}/sanity",
             sanity,
-            "Whether its disks take and give back what is written; each is tried every 30 s at most.",
+            "True if its disks store and return what is written; each is tried every 30 s at most.",
             returns=models.Sanity,
             java=True,
         ),
@@ -202,7 +204,7 @@ def _of_space(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             "GET",
             f"{BOOKIE}/gc",
             gc,
-            "Whether a collection that was asked for goes on.",
+            "True while a requested collection goes on.",
             returns=texts,
             java=True,
         ),
@@ -227,7 +229,7 @@ def _of_space(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             "GET",
             f"{BOOKIE}/gc/suspend_compaction",
             suspended,
-            "Whether compaction is suspended: never.",
+            "True if compaction is suspended: never.",
             returns=texts,
             java=True,
         ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import bkbox
 from bkbox.api.admin import status
 from bkbox.base.text import counted
-from bkbox.checks.bookie import DISK_AWAY, UNREGISTERED
+from bkbox.checks.bookie import DISK_UNAVAILABLE, UNREGISTERED
 from bkbox.checks.warnings import warnings_of
 from bkbox.jobs.job import JobKind, JobState
 from bkbox.native import kernel_in_use
@@ -79,7 +79,7 @@ def _read_only_reasons(bookie: Supervisor, limbo: int) -> tuple[str, ...]:
     if bookie.config.readonly_while_in_limbo and limbo:
         reasons.append("ledgers in limbo")
     if bookie.state == "running" and not all(disk.listed for disk in bookie.disks):
-        reasons.append(DISK_AWAY)
+        reasons.append(DISK_UNAVAILABLE)
     if not bookie.accepts_new_ledgers:
         reasons.append(UNREGISTERED)
     return tuple(reasons)

@@ -121,7 +121,7 @@ def explain(key: str, file: Path | None, output: Format) -> None:
     fields: dict[str, object] = {
         "key": key,
         "meaning": item.metadata["doc"],
-        "value": kind_of(item).words(),
+        "value": kind_of(item).permitted(),
         "default": None if default is REQUIRED else default,
         "required": default is REQUIRED,
         "variable": configuration.ENVIRONMENT_PREFIX + key.upper(),
@@ -285,7 +285,7 @@ def import_(file: Path, host: str, to: Path | None, output: Format) -> None:
     found = convert(parse(text, str(file)), str(file), host)
     remarks = [
         f"{file}:{each.property.line}: {each.property.key}: "
-        f"{'taken over: ' if each.taken else 'no counterpart: '}{each.text}"
+        f"{'taken over: ' if each.imported else 'no counterpart: '}{each.text}"
         for each in found.remarks
     ]
     made = configuration.render(found.values) + _as_comments(remarks)
@@ -299,8 +299,8 @@ def import_(file: Path, host: str, to: Path | None, output: Format) -> None:
     if output != "table":
         document = ImportedConfig(
             dict(found.values),
-            _keys(each for each in found.remarks if each.taken),
-            _keys(each for each in found.remarks if not each.taken),
+            _keys(each for each in found.remarks if each.imported),
+            _keys(each for each in found.remarks if not each.imported),
             None if to is None else str(to),
         )
         print_document(asdict(document), output)

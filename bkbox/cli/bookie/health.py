@@ -18,13 +18,13 @@ from bkbox.cli.lib.output import Format, message, output_option, print_document,
 from bkbox.cli.lib.target import Target, target_option
 from bkbox.errors import BookieNotRunningError, BookieUnresponsiveError
 
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the bookie is whole, and what it waits for where it is not. ``copies_checked_ms``: when a check last
+    """The health of the bookie, and what it waits for if it is not whole. ``copies_checked_ms``: when a check last
     found that it has every copy that it has to hold, 0: never; None: it does not run.
     """
 
@@ -66,21 +66,21 @@ def health(
       bkbox health --bookie https://10.0.0.5:8080 --token-file token --exit-when-healthy
     """
     deadline = time.monotonic() + timeout
-    told: list[str] = []
+    printed: list[str] = []
     checked_ms: int | None
     while True:
         running = True
         try:
-            reasons, checked_ms = _look(target)
+            reasons, checked_ms = _poll(target)
         except (BookieNotRunningError, BookieUnresponsiveError) as error:
             reasons, checked_ms = [str(error)], None
             running = isinstance(error, BookieUnresponsiveError)
         if not reasons or not exit_when_healthy or time.monotonic() >= deadline:
             break
-        if reasons != told:
-            told = reasons
+        if reasons != printed:
+            printed = reasons
             message(f"waits: {'; '.join(reasons)}")
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
     if output != "table":
         print_document(asdict(Health(not reasons, tuple(reasons), checked_ms)), output)
     else:
@@ -92,7 +92,7 @@ def health(
         ctx.exit(ExitCode.FAILED if running else ExitCode.NOT_RUNNING)
 
 
-def _look(target: Target) -> tuple[list[str], int]:
+def _poll(target: Target) -> tuple[list[str], int]:
     """The reasons why the bookie is not whole, and when its copies were last complete. Raises BookieNotRunningError,
     BookieUnresponsiveError."""
     status = fetch_status(target.address)

@@ -99,7 +99,7 @@ def init(
     if problems:
         raise ConfigError([f"{_option(each.place)}: {each.text}" for each in problems])
     if dry_run:
-        _say_what_would_be(config_file, text)
+        _print_dry_run(config_file, text)
         return
     is_new = _write(config_file, text)
     try:
@@ -119,7 +119,7 @@ def _option(place: str) -> str:
     return _OWN_OPTIONS.get(place, f"--set {place}" if place in SCHEMA else place)
 
 
-def _say_what_would_be(path: Path, text: str) -> None:
+def _print_dry_run(path: Path, text: str) -> None:
     """Prints the steps of an init. Raises ConfigError if init would refuse the folders as they are."""
     if os.path.lexists(path):
         raise ConfigError([f"{path} exists already: remove it or choose another name"])

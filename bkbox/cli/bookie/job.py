@@ -29,7 +29,7 @@ from bkbox.jobs.job import Job, JobAction, JobState, to_json
 from bkbox.jobs.registry import Registry
 
 _ENDED_SHOWN = 20
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 
 _job_argument = click.argument("job_id", metavar="JOB", type=click.IntRange(min=1))
 _dry_run = click.option(
@@ -113,15 +113,15 @@ def watch(ctx: click.Context, job_id: int | None, target: Target, output: Format
     """
     address = target.address
     followed = {job_id} if job_id is not None else set[int]()
-    told: dict[int, str] = {}
+    printed: dict[int, str] = {}
     while True:
         found = [client.job(address, job_id)] if job_id is not None else client.jobs(address)
         if job_id is None:
             followed |= {each.id for each in found if not each.state.ended}
         for each in found:
             line = _line(each)
-            if each.id in followed and told.get(each.id) != line:
-                told[each.id] = line
+            if each.id in followed and printed.get(each.id) != line:
+                printed[each.id] = line
                 if output != "table":
                     print_document(to_json(each), output, one_of_many=True)
                     continue
@@ -131,7 +131,7 @@ def watch(ctx: click.Context, job_id: int | None, target: Target, output: Format
         if not going_on:
             ends = [each.state for each in found if each.id in followed]
             ctx.exit(ExitCode.OK if all(e is JobState.DONE for e in ends) else ExitCode.FAILED)
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
 
 
 @_control_command

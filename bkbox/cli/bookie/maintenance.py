@@ -77,11 +77,11 @@ def on(config: Config, seconds: int, dry_run: bool) -> None:
         async with await stores.connect(config.metadata, _WAIT_S) as store:
             return await begin(store.maintenance_windows, bookie, seconds, _now_ms())
 
-    rest = asyncio.run(go())
-    message(f"{bookie} is not repaired until {_moment(rest)}")
-    if rest.delay_s is not None and rest.delay_s != rest.delay_before_s:
+    window = asyncio.run(go())
+    message(f"{bookie} is not repaired until {_moment(window)}")
+    if window.delay_s is not None and window.delay_s != window.delay_before_s:
         message(
-            f"Java's auditors wait {rest.delay_s} s for any lost bookie until then, instead of {rest.delay_before_s} s"
+            f"Java's auditors wait {window.delay_s} s for any lost bookie until then, not {window.delay_before_s} s"
         )
 
 
@@ -138,12 +138,14 @@ def status(config: Config, output: Format) -> None:
             return await store.maintenance_windows.all()
 
     now_ms = _now_ms()
-    found = {bookie: rest for bookie, rest in asyncio.run(go()).items() if now_ms < rest.until_ms}
+    found = {
+        bookie: window for bookie, window in asyncio.run(go()).items() if now_ms < window.until_ms
+    }
     if output != "table":
         print_document(
             [
-                asdict(BookieMaintenance(bookie, rest.until_ms, rest.delay_s))
-                for bookie, rest in sorted(found.items())
+                asdict(BookieMaintenance(bookie, window.until_ms, window.delay_s))
+                for bookie, window in sorted(found.items())
             ],
             output,
         )
@@ -151,14 +153,14 @@ def status(config: Config, output: Format) -> None:
     print_table(
         ["bookie", "until", "seconds left", "Java's auditors wait"],
         [
-            (bookie, _moment(rest), (rest.until_ms - now_ms) // 1000, rest.delay_s)
-            for bookie, rest in sorted(found.items())
+            (bookie, _moment(window), (window.until_ms - now_ms) // 1000, window.delay_s)
+            for bookie, window in sorted(found.items())
         ],
     )
 
 
-def _moment(rest: MaintenanceWindow) -> str:
-    return f"{datetime.fromtimestamp(rest.until_ms / 1000):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006 local
+def _moment(window: MaintenanceWindow) -> str:
+    return f"{datetime.fromtimestamp(window.until_ms / 1000):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006 local
 
 
 def _now_ms() -> int:

@@ -127,7 +127,7 @@ def _copies(copies: Copies) -> str:
 
 
 def _losses(losses: Losses) -> str:
-    """How many ledgers, and the last of them."""
+    """The number of ledgers, and the last of them."""
     last = f"; the last: ledger {losses.listed[-1].ledger}" if losses.listed else ""
     return (
         f"{counted(losses.ledgers or 0, 'ledger')} of the cluster{last}; bkbox ledger list --lost"

@@ -115,7 +115,7 @@ def install(
     name, unit = _service_of(config_file)
     placed = _at(root, config_file)
     config = configuration.load(placed, {}) if placed.exists() else None
-    files = list(_wanted(root, name, unit, config))
+    files = list(_files_of(root, name, unit, config))
     commands = [] if root != Path("/") else _commands(files)
     if not dry_run:
         if root == Path("/") and os.geteuid() != 0:
@@ -127,8 +127,8 @@ def install(
         for command in commands:
             _run(command)
     if output != "table":
-        told = tuple(FileView(str(each.path), each.state, each.text) for each in files)
-        print_document(asdict(InstallationReport(told, tuple(commands), unit, dry_run)), output)
+        views = tuple(FileView(str(each.path), each.state, each.text) for each in files)
+        print_document(asdict(InstallationReport(views, tuple(commands), unit, dry_run)), output)
     else:
         print_table(["file", "is"], [(file.path, file.state) for file in files])
     _advise(commands if dry_run else [], config, placed, unit)
@@ -147,7 +147,7 @@ def _service_of(config_file: Path) -> tuple[str, str]:
     return name, "bkbox.service" if name == "bkbox" else f"bkbox@{name}.service"
 
 
-def _wanted(root: Path, name: str, unit: str, config: Config | None) -> Iterator[_File]:
+def _files_of(root: Path, name: str, unit: str, config: Config | None) -> Iterator[_File]:
     program = str(_program())
     for source, folder in _PLACES.items():
         text = (_UNITS / source).read_text().replace(_PROGRAM_IN_UNITS, program)
@@ -218,12 +218,12 @@ def _file(path: Path, text: str) -> _File:
 def _write(file: _File) -> None:
     if file.state in ("unchanged", "packaged"):
         return
-    beside = file.path.with_name(f".{file.path.name}.new")
+    temporary = file.path.with_name(f".{file.path.name}.new")
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(file.text)
-        beside.chmod(0o644)
-        beside.replace(file.path)
+        temporary.write_text(file.text)
+        temporary.chmod(0o644)
+        temporary.replace(file.path)
     except OSError as error:
         raise HostError(f"cannot write {file.path}: {error.strerror}") from None
 
@@ -244,8 +244,8 @@ def _run(command: str) -> None:
     except OSError as error:
         raise HostError(f"{command}: {error.strerror}; the files are in place") from None
     if done.returncode != 0:
-        said = done.stderr.strip() or f"exit status {done.returncode}"
-        raise HostError(f"{command}: {said}; the files are in place")
+        reason = done.stderr.strip() or f"exit status {done.returncode}"
+        raise HostError(f"{command}: {reason}; the files are in place")
 
 
 def _advise(commands: list[str], config: Config | None, placed: Path, unit: str) -> None:

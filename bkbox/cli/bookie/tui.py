@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bkbox.cli.lib.options import FILE
-from bkbox.cli.lib.target import is_said, remote_of, remote_options, target_of
+from bkbox.cli.lib.target import is_given, remote_of, remote_options, target_of
 from bkbox.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def tui(
       bkbox tui --replay night.jsonl.gz
     """
     if replay is not None or discover is not None:
-        said = {"--replay": replay, "--discover": discover, "--config": config_file}
-        given = [option for option, value in said.items() if value is not None]
-        if len(given) > 1 or is_said("url"):
+        exclusive = {"--replay": replay, "--discover": discover, "--config": config_file}
+        given = [option for option, value in exclusive.items() if value is not None]
+        if len(given) > 1 or is_given("url"):
             raise click.UsageError("give one of --config, --bookie, --discover and --replay")
     if replay is not None and (record or headless):
         raise click.UsageError("a recording cannot be recorded: leave --record and --headless out")

@@ -504,7 +504,9 @@ def _show(result: Result) -> None:
         if cost.written_per_byte is not None:
             fields.append(("written", f"{cost.written_per_byte:.2f} bytes per byte of entries"))
         if cost.device_written_per_byte is not None:
-            fields.append(("the device", f"{cost.device_written_per_byte:.2f} bytes, everybody's"))
+            fields.append(
+                ("the device", f"{cost.device_written_per_byte:.2f} bytes, of all processes")
+            )
     print_fields(fields)
     operations = [("", each) for each in result.operations if each.count]
     if operations:

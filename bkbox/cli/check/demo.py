@@ -57,7 +57,7 @@ def demo(input_path: str | None, keep: Path | None, plain: bool) -> None:
                 click.echo(bookie.log_tail(), err=True)
             raise
     if keep is not None:
-        output.say(
+        output.explain(
             f"Everything is still in {keep}: configurations, disks, logs, metadata. There, bkbox run "
             f"--config bookie1.toml starts a bookie again."
         )
@@ -76,7 +76,7 @@ def _source(input_path: str | None, cluster: Cluster, output: Output) -> Source:
     path, copy = Path(input_path), cluster.root / "input"
     if input_path != "-" and not path.is_fifo():
         return sources.from_path(path)
-    output.say("The input is read to its end first, to know where its middle is.")
+    output.explain("The input is read to its end first, to know where its middle is.")
     if input_path == "-":
         return sources.from_stream(sys.stdin.buffer, copy)
     with path.open("rb") as stream:

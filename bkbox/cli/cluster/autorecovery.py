@@ -322,12 +322,12 @@ def check(
         if now or bookie is not None:
             raise click.UsageError("--now and --bookie go with --metadata")
         config = configuration.load(config_file, os.environ)
-        wanted = {"ledgers": ",".join(map(str, ledgers))} if ledgers else {"all": "true"}
+        arguments = {"ledgers": ",".join(map(str, ledgers))} if ledgers else {"all": "true"}
         if dry_run:
             message(f"bookie {config.bookie_id} would be asked to compare its copies")
             return
         print_started(
-            admin.start_job(admin_socket_path(config), JobKind.CHECK, wanted), config, output
+            admin.start_job(admin_socket_path(config), JobKind.CHECK, arguments), config, output
         )
         return
     assert metadata is not None
@@ -509,17 +509,17 @@ async def _marked(
     except MetadataError as error:
         why = str(error)
     else:
-        gone = found.bookies() - registered
-        copies, quorum = live_copies(found, gone), found.write_quorum
-        why = _why(mark, gone)
+        unavailable = found.bookies() - registered
+        copies, quorum = live_copies(found, unavailable), found.write_quorum
+        why = _why(mark, unavailable)
     worker = await store.under_replication.holder(ledger)
     return MarkedLedger(ledger, list(mark.replicas), mark.ctime_ms, copies, quorum, worker, why)
 
 
-def _why(mark: UnderreplicatedLedger, gone: frozenset[BookieId]) -> str:
+def _why(mark: UnderreplicatedLedger, unavailable: frozenset[BookieId]) -> str:
     if not mark.replicas:
         return "Java's auditor asks for another placement"
-    down = sorted(gone)
+    down = sorted(unavailable)
     if down:
         return f"not registered: {', '.join(down)}"
     return "its bookies are registered: entries are missing, or a bookie is back"

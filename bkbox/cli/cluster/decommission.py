@@ -40,7 +40,7 @@ from bkbox.repair.replication.standalone import (
     wall_ms,
 )
 
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _SHOWN = 50
 
 
@@ -165,13 +165,13 @@ def _as_job(socket: Path, bookie: BookieId, *, delete_cookie: bool) -> ExitCode:
     arguments = {"bookie": str(bookie)} | ({"delete_cookie": "true"} if delete_cookie else {})
     job = client.start_job(socket, JobKind.DECOMMISSION, arguments)
     message(f"job {job.id}; it goes on if this command ends: bkbox job watch {job.id}")
-    told = ""
+    printed = ""
     while not job.state.ended:
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
         job = client.job(socket, job.id)
         line = _line(job)
-        if line != told:
-            told = line
+        if line != printed:
+            printed = line
             message(line)
     for each in job.blockers:
         message(f"ledger {each.ledger}: {each.reason}; {each.what_to_do}")
@@ -253,14 +253,14 @@ async def _here(metadata: str, bookie: BookieId, rate: int, *, delete_cookie: bo
 
 
 async def _tell(work: JobRun) -> None:
-    told = ""
+    printed = ""
     while True:
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)
         values = work.report()
         done = values["done"]
         line = f"{counted(done['ledgers'], 'ledger')}, {counted(done['entries'], 'copy')}; {values['step']}"
-        if line != told:
-            told = line
+        if line != printed:
+            printed = line
             message(line)
 
 

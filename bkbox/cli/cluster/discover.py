@@ -99,13 +99,13 @@ async def found_here(timeout_s: int, interface: str | None) -> list[dict[str, st
     try:
         AsyncServiceBrowser(zeroconf.zeroconf, [SERVICE], handlers=[changed])
         await asyncio.sleep(timeout_s)
-        answers = await asyncio.gather(*(_asked(zeroconf.zeroconf, name) for name in names))
+        services = await asyncio.gather(*(_resolve(zeroconf.zeroconf, name) for name in names))
     finally:
         await zeroconf.async_close()
-    return sorted((_row(info) for info in answers if info is not None), key=lambda row: row["id"])
+    return sorted((_row(info) for info in services if info is not None), key=lambda row: row["id"])
 
 
-async def _asked(zeroconf: Zeroconf, name: str) -> AsyncServiceInfo | None:
+async def _resolve(zeroconf: Zeroconf, name: str) -> AsyncServiceInfo | None:
     from zeroconf.asyncio import AsyncServiceInfo
 
     info = AsyncServiceInfo(SERVICE, name)
@@ -113,13 +113,13 @@ async def _asked(zeroconf: Zeroconf, name: str) -> AsyncServiceInfo | None:
 
 
 def _row(info: AsyncServiceInfo) -> dict[str, str]:
-    said: Mapping[str, str] = properties_of(info.properties)
+    properties: Mapping[str, str] = properties_of(info.properties)
     addresses = info.parsed_addresses()
     address = join_address(addresses[0], info.port or 0) if addresses else ""
     return {
-        "id": said.get("id", ""),
+        "id": properties.get("id", ""),
         "address": address,
-        "version": said.get("version", ""),
-        "instance": said.get("instance", ""),
-        "admin": said.get("admin", ""),
+        "version": properties.get("version", ""),
+        "instance": properties.get("instance", ""),
+        "admin": properties.get("admin", ""),
     }

@@ -26,7 +26,7 @@ from bkbox.cli.lib.output import (
     size,
     watch_option,
 )
-from bkbox.cli.lib.target import is_said, remote_of, remote_options
+from bkbox.cli.lib.target import is_given, remote_of, remote_options
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.config.schema import Config
@@ -94,11 +94,11 @@ def status(
       bkbox cluster status --metadata zk://zk1:2181/ledgers --token-file token --sort state --watch
       bkbox cluster status --bookie https://10.0.0.5:8080 --token-file token -o json
     """
-    if is_said("url") and (metadata or config_file):
+    if is_given("url") and (metadata or config_file):
         raise click.UsageError("give one of --metadata, --config and --bookie")
     config = None if config_file is None else configuration.load(config_file, os.environ)
     watching = _watching(metadata, config, url, token_file, plain_text=plain_text)
-    found = asyncio.run(_look(watching))
+    found = asyncio.run(_poll(watching))
     rows = selected(found.bookies, order, text)
     if output != "table":
         print_document(asdict(ClusterStatus(rows, found.problem)), output)
@@ -135,7 +135,7 @@ def _watching(
     return watch_from(there, Reach(token_file, plain_text), clock)
 
 
-async def _look(
+async def _poll(
     watching: AbstractAsyncContextManager[tuple[ClusterWatch, Asker]],
 ) -> ClusterStatus:
     async with watching as (watch, _):

@@ -88,9 +88,11 @@ def export(
 
     if select is not None:
         parse_select(select)
-    wanted = None if ledgers is None else parse_ledgers(ledgers, "--ledgers")
+    selected = None if ledgers is None else parse_ledgers(ledgers, "--ledgers")
     there = ledgers_in(folder)
-    runs = asyncio.run(_runs(metadata)) if wanted is None else [range(at, at + 1) for at in wanted]
+    runs = (
+        asyncio.run(_runs(metadata)) if selected is None else [range(at, at + 1) for at in selected]
+    )
     run = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     parts = parts_of(runs, there, run, per_part)
     job = ExportJob(metadata, folder.absolute(), select)

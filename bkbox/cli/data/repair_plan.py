@@ -126,7 +126,7 @@ def repair(
         return
     ledgers = len({step.ledger_id for step in able})
     confirm(f"Carry out {counted(len(able), 'step')} on {counted(ledgers, 'ledger')}?", yes=yes)
-    found = _carry_out(metadata, able, left, bytes_per_second(rate), engine)
+    found = _execute(metadata, able, left, bytes_per_second(rate), engine)
     if output != "table":
         print_document(asdict(found), output)
     else:
@@ -143,7 +143,7 @@ def repair(
         ctx.exit(ExitCode.TRY_AGAIN)
 
 
-def _carry_out(
+def _execute(
     metadata: str, able: list[Step], left: int, rate: int, engine: OpenedTarget
 ) -> RepairReport:
     from bkbox.audit.execute import RepairJob, chunks_of

@@ -161,7 +161,7 @@ def add(path: Path, config: Config, dry_run: bool) -> None:
     if dry_run:
         message(f"this will write the cookies with {path}, prepare it, and start its worker")
         return
-    _say(client.add(_socket(config), path))
+    _print_notes(client.add(_socket(config), path))
     message(f"{path} is a disk of the bookie now")
 
 
@@ -215,7 +215,7 @@ def _undo(name: str, config: Config, *, dry_run: bool) -> None:
         found = client.find(_socket(config), name)
         message(f"{found.path} is {found.state}; nothing was changed")
         return
-    _say(client.undrain(_socket(config), name))
+    _print_notes(client.undrain(_socket(config), name))
     message(f"{name} keeps its ledgers and takes new ones")
 
 
@@ -237,12 +237,12 @@ def read_only(name: str, config: Config, off: bool, dry_run: bool) -> None:
       bkbox disk read-only /data/disk1 --off --config bookie.toml
     """
     name = _name(name)
-    takes = "takes entries" if off else "takes no more entries"
+    effect = "takes entries" if off else "takes no more entries"
     if dry_run:
-        message(f"{name} would be one that {takes}; nothing was changed")
+        message(f"{name} would be one that {effect}; nothing was changed")
         return
-    _say(client.read_only(_socket(config), name, wanted=not off))
-    message(f"{name} {takes}")
+    _print_notes(client.read_only(_socket(config), name, wanted=not off))
+    message(f"{name} {effect}")
 
 
 @disk.command(no_args_is_help=True)
@@ -267,15 +267,17 @@ def replace(old: str, path: Path, config: Config, dry_run: bool, yes: bool) -> N
     found = client.find(_socket(config), old)
     # A refusal comes before the operator is asked to confirm, and with --dry-run.
     warnings = client.replace(_socket(config), old, path, dry_run=True)
-    _say(warnings)
+    _print_notes(warnings)
     message(
-        f"this will give up what is on {found.path} ({_held(found)}; it is {found.state}) and fill {path} from other "
-        "bookies"
+        f"this will give up what is on {found.path} ({_contents(found)}; it is {found.state}) and fill {path} from "
+        "other bookies"
     )
     if dry_run:
         return
     confirm("Go on?", yes=yes)
-    _say([line for line in client.replace(_socket(config), old, path) if line not in warnings])
+    _print_notes(
+        [line for line in client.replace(_socket(config), old, path) if line not in warnings]
+    )
     message(
         f"{path} is in the place of {old}; repair fills it: bkbox job list --config {config.path}"
     )
@@ -298,16 +300,16 @@ def remove(name: str, config: Config, dry_run: bool) -> None:
         found = client.find(_socket(config), name)
         if found.state != "drained":
             raise DiskChangeError(
-                f"{found.path} is {found.state} and holds {_held(found)}: drain it first (bkbox disk drain)"
+                f"{found.path} is {found.state} and holds {_contents(found)}: drain it first (bkbox disk drain)"
             )
         message(f"this will take {found.path} out of the bookie; it holds nothing")
         return
-    said = client.remove(_socket(config), name)
+    notes = client.remove(_socket(config), name)
     message(f"{name} is no disk of the bookie any more")
-    _say(said)
+    _print_notes(notes)
 
 
-def _held(found: DiskView) -> str:
+def _contents(found: DiskView) -> str:
     if found.ledgers is None:
         return "an unknown number of ledgers"
     return counted(found.ledgers, "ledger")
@@ -336,6 +338,6 @@ def _require_named(config: Config, path: Path) -> None:
         )
 
 
-def _say(lines: Sequence[str]) -> None:
+def _print_notes(lines: Sequence[str]) -> None:
     for line in lines:
         message(line)

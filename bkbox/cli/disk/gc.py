@@ -138,7 +138,7 @@ def run(
     chosen = {"dry_run": dry_run, "all": everything, "empty_trash": empty_trash}
     if compact and not dry_run:
         chosen["compact"] = True
-    arguments = {name: "true" for name, wanted in chosen.items() if wanted}
+    arguments = {name: "true" for name, is_set in chosen.items() if is_set}
     started = client.start_job(admin_socket_path(config), JobKind.GC, arguments)
     print_started(started, config, output)
 

@@ -73,7 +73,7 @@ def run(config: Config, restart: bool, disks_only: bool, dry_run: bool, output: 
         _print_plan(admin.space(admin_socket_path(config)), restart=restart, output=output)
         return
     chosen = {"restart": restart, "disks_only": disks_only}
-    arguments = {name: "true" for name, wanted in chosen.items() if wanted}
+    arguments = {name: "true" for name, is_set in chosen.items() if is_set}
     print_started(
         client.start_job(admin_socket_path(config), JobKind.SCRUB, arguments), config, output
     )
@@ -130,7 +130,7 @@ def status(config: Config, output: Format) -> None:
             (
                 disk.path,
                 moment(disk.scrub_completed_ms),
-                _under_way(disk),
+                _progress_of(disk),
                 ", ".join(map(str, disk.quarantined)),
             )
             for disk in report.disks
@@ -140,7 +140,7 @@ def status(config: Config, output: Format) -> None:
         print_jobs(report.jobs, title="last runs")
 
 
-def _under_way(disk: DiskSpace) -> str:
+def _progress_of(disk: DiskSpace) -> str:
     if not disk.scrub_segment:
         return ""
     began = moment(disk.scrub_began_ms)

@@ -14,7 +14,7 @@ import click
 from bkbox.base.ids import LedgerId
 from bkbox.base.text import counted
 from bkbox.cli.ledger.format_ledger import Ledger, print_ledger
-from bkbox.cli.ledger.repair import answers, bookie, pairs, print_answers
+from bkbox.cli.ledger.repair import bookie, pairs, print_responses, responses
 from bkbox.cli.ledger.stuck import StuckReport, end_stuck, print_report, print_stuck, report_of
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import (
@@ -108,12 +108,12 @@ def end(
     async def one(ledger: LedgerId) -> None:
         async with connect(metadata) as client:
             ender = await client.ender(ledger, password, plug=plug)
-            plan, survey = await ender.plan()
+            plan, inspection = await ender.plan()
             if dry_run and output != "table":
-                print_document(_ending(plan, survey), output)
+                print_document(_ending(plan, inspection), output)
                 return
             with redirect_stdout(sys.stdout if dry_run else sys.stderr):
-                _print_ending(plan, survey)
+                _print_ending(plan, inspection)
             if plan.nothing_to_do:
                 raise NothingToEndError(plan.nothing_to_do)
             if dry_run:
@@ -135,8 +135,8 @@ def end(
                 print_stuck(found)
             if dry_run or not found.stuck:
                 return True
-            asked = f"The number of ledgers ({len(found.stuck)}), to end them"
-            if not yes and click.prompt(asked, err=True) != str(len(found.stuck)):
+            question = f"The number of ledgers ({len(found.stuck)}), to end them"
+            if not yes and click.prompt(question, err=True) != str(len(found.stuck)):
                 raise click.Abort
             report = await end_stuck(found, at_ms, by, run)
         print_report(report, output)
@@ -157,7 +157,7 @@ def _operator() -> str:
     return f"{user}@{host_name()}"
 
 
-def _ending(plan: ForceClosePlan, survey: LedgerInspection) -> dict[str, object]:
+def _ending(plan: ForceClosePlan, inspection: LedgerInspection) -> dict[str, object]:
     return {
         "ledger_id": plan.metadata.ledger_id,
         "state": plan.metadata.state.name,
@@ -169,16 +169,16 @@ def _ending(plan: ForceClosePlan, survey: LedgerInspection) -> dict[str, object]
         "found_and_dropped": pairs(plan.dropped),
         "unknown_after": plan.unknown_after,
         "plugged" if plan.plug else "unreadable": pairs(plan.holes),
-        "bookies": [bookie(report) for report in survey.reports.values()],
-        "answers": answers(survey, _doubtful(plan)),
+        "bookies": [bookie(report) for report in inspection.reports.values()],
+        "answers": responses(inspection, _unresolved_entries(plan)),
     }
 
 
-def _print_ending(plan: ForceClosePlan, survey: LedgerInspection) -> None:
+def _print_ending(plan: ForceClosePlan, inspection: LedgerInspection) -> None:
     holes = "ids that get no-op entries" if plan.plug else "ids that stay unreadable"
     unknown = None
     if plan.unknown_after is not None:
-        silent = [str(r.bookie) for r in survey.reports.values() if not r.alive or r.limbo]
+        silent = [str(r.bookie) for r in inspection.reports.values() if not r.alive or r.limbo]
         cannot_tell = f"; {', '.join(silent)} cannot tell" if silent else ""
         unknown = f"{unknown_beyond(plan.unknown_after)}{cannot_tell}"
     print_fields(
@@ -195,13 +195,13 @@ def _print_ending(plan: ForceClosePlan, survey: LedgerInspection) -> None:
         ]
     )
     click.echo()
-    rows = [tuple(bookie(report).values()) for report in survey.reports.values()]
+    rows = [tuple(bookie(report).values()) for report in inspection.reports.values()]
     columns = ["bookie", "alive", "answers", "limbo", "fenced", "entries", "last entry", "LAC"]
     print_table(columns, rows, title="bookies")
-    print_answers(survey, _doubtful(plan))
+    print_responses(inspection, _unresolved_entries(plan))
 
 
-def _doubtful(plan: ForceClosePlan) -> list[int]:
+def _unresolved_entries(plan: ForceClosePlan) -> list[int]:
     """The first ids of each range that is given up, and the id at which the ledger ends."""
     given_up = (*plan.holes, *plan.acknowledged, *plan.doubtful, *plan.dropped)
     first = [each.start for each in given_up]

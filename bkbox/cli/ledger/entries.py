@@ -102,7 +102,7 @@ def write(
             if writer is None:
                 return None
             message(f"writing ledger {writer.ledger_id}")
-            async with _kept_open(writer) if keep_open or durable else writer:
+            async with _left_open(writer) if keep_open or durable else writer:
                 async for batch in batches(files, chunk):
                     await writer.append_many(batch)
                 if durable:
@@ -193,7 +193,7 @@ def read(
 
 
 @asynccontextmanager
-async def _kept_open(writer: LedgerWriter) -> AsyncIterator[None]:
+async def _left_open(writer: LedgerWriter) -> AsyncIterator[None]:
     try:
         yield
     finally:

@@ -70,7 +70,7 @@ def recover(
       bkbox ledger recover 7 --config bookie.toml --job
     """
 
-    async def look() -> LedgerInspection:
+    async def inspect() -> LedgerInspection:
         async with connect(metadata) as client:
             return await client.inspect_ledger(ledger_id, password)
 
@@ -91,7 +91,7 @@ def recover(
     if not dry_run:
         print_ledger(asyncio.run(go()), output)
         return
-    found = asyncio.run(look()).diagnosis
+    found = asyncio.run(inspect()).diagnosis
     if output != "table":
         print_document(_recovery(found), output)
     else:
@@ -122,9 +122,9 @@ def explain(ledger_id: LedgerId, metadata: str, password: bytes | None, output: 
 
     found = asyncio.run(go())
     if output != "table":
-        print_document(survey_view(found), output)
+        print_document(inspection_view(found), output)
     else:
-        _print_survey(found)
+        _print_inspection(found)
 
 
 # ---- recovery -------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def _recovery(found: Diagnosis) -> dict[str, object]:
 # ---- explain --------------------------------------------------------------------------------------------
 
 
-def survey_view(found: LedgerInspection) -> dict[str, object]:
+def inspection_view(found: LedgerInspection) -> dict[str, object]:
     """The whole inspection, as `explain` prints it with -o json."""
     metadata, reports = found.metadata, found.reports
     fragments = []
@@ -172,14 +172,14 @@ def survey_view(found: LedgerInspection) -> dict[str, object]:
         "fragments": fragments,
         "bookies": [bookie(report) for report in reports.values()],
         **_recovery(found.diagnosis),
-        "answers": answers(found, _asked_about(found)),
+        "answers": responses(found, _decisive_entries(found)),
         "advice": _advice(found),
         "losses": [asdict(record) for record in losses_of(metadata)],
     }
 
 
-def _print_survey(found: LedgerInspection) -> None:
-    metadata, shown = found.metadata, survey_view(found)
+def _print_inspection(found: LedgerInspection) -> None:
+    metadata, shown = found.metadata, inspection_view(found)
     print_fields(
         [
             ("ledger", metadata.ledger_id),
@@ -200,7 +200,7 @@ def _print_survey(found: LedgerInspection) -> None:
         )
         for each in _listed(shown["fragments"])
     ]  # fmt: skip
-    columns = ["first", "last", "< WQ copies", "< AQ copies", "on nobody", "unknown", "ensemble"]
+    columns = ["first", "last", "< WQ copies", "< AQ copies", "on no bookie", "unknown", "ensemble"]
     print_table(columns, rows, title="fragments")
     click.echo()
     keys = ("bookie", "answers", "limbo", "fenced", "entries", "last_entry")
@@ -210,7 +210,7 @@ def _print_survey(found: LedgerInspection) -> None:
         [tuple("unknown" if cell is None else cell for cell in row) for row in rows],
         title="bookies",
     )
-    print_answers(found, _asked_about(found))
+    print_responses(found, _decisive_entries(found))
     click.echo()
     print_fields(
         [
@@ -223,12 +223,12 @@ def _print_survey(found: LedgerInspection) -> None:
 
 def bookie(report: Report) -> dict[str, object]:
     """One bookie's report on a ledger; None for unknown values."""
-    answer = report.answer
+    response = report.answer
     listed = report.listed
     return {
         "bookie": report.bookie,
         "alive": report.alive,
-        "answers": answer.value if isinstance(answer, NoAnswer) else answer.name,
+        "answers": response.value if isinstance(response, NoAnswer) else response.name,
         "limbo": report.limbo,
         "fenced": report.fenced,
         "entries": 0
@@ -241,7 +241,7 @@ def bookie(report: Report) -> dict[str, object]:
     }
 
 
-def _asked_about(found: LedgerInspection) -> list[int]:
+def _decisive_entries(found: LedgerInspection) -> list[int]:
     """The entries whose responses tell most: those at which recovery stops or closes the ledger."""
     diagnosis = found.diagnosis
     if diagnosis.prospect is RecoveryOutlook.NOTHING:
@@ -251,7 +251,7 @@ def _asked_about(found: LedgerInspection) -> list[int]:
     return [(diagnosis.lac if diagnosis.end is None else diagnosis.end) + 1]
 
 
-def answers(found: LedgerInspection, entries: Iterable[int]) -> list[dict[str, object]]:
+def responses(found: LedgerInspection, entries: Iterable[int]) -> list[dict[str, object]]:
     """The response of each bookie of their write sets about these entries."""
     return [
         {"entry": entry, "bookie": bookie, "says": found.reports[bookie].says(entry)}
@@ -260,9 +260,9 @@ def answers(found: LedgerInspection, entries: Iterable[int]) -> list[dict[str, o
     ]
 
 
-def print_answers(found: LedgerInspection, entries: Iterable[int]) -> None:
+def print_responses(found: LedgerInspection, entries: Iterable[int]) -> None:
     """The same as a table; nothing without entries."""
-    rows = [tuple(each.values()) for each in answers(found, entries)]
+    rows = [tuple(each.values()) for each in responses(found, entries)]
     if rows:
         click.echo()
         print_table(["entry", "bookie", "says"], rows, title="answers")
@@ -278,10 +278,10 @@ def _advice(found: LedgerInspection) -> str:
         coverage(found.metadata, found.reports, entries)
         for entries, _ in fragments_of(found.metadata, found.metadata.last_entry)
     ]
-    away = [str(report.bookie) for report in found.reports.values() if not report.alive]
+    unresponsive = [str(report.bookie) for report in found.reports.values() if not report.alive]
     limbo = [str(report.bookie) for report in found.reports.values() if report.limbo]
-    if any(each.uncertain for each in counts) and away:
-        return f"bring back {', '.join(away)}: entries are unknown without"
+    if any(each.uncertain for each in counts) and unresponsive:
+        return f"bring back {', '.join(unresponsive)}: entries are unknown without"
     if any(each.lost or each.uncertain for each in counts):
         return (
             f"entries are nowhere to be found: 'bkbox ledger end {number} --accept-loss --plug "

@@ -19,7 +19,7 @@ from bkbox.errors import ConfigError
 VARIABLE = CLIENT_FILE
 
 
-def take(environ: Mapping[str, str]) -> None:
+def apply(environ: Mapping[str, str]) -> None:
     """Applies the file to all clients of this process. Raises ConfigError."""
     name = environ.get(VARIABLE)
     if not name:

@@ -55,8 +55,8 @@ async def batches(files: Sequence[Path], chunk: int | None) -> AsyncGenerator[li
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[bytes] | CallerError | None] = asyncio.Queue()
-    room = threading.Semaphore(BATCHES_AHEAD)
-    wanted = True
+    slots = threading.Semaphore(BATCHES_AHEAD)
+    running = True
 
     def put(item: list[bytes] | CallerError | None) -> None:
         with suppress(RuntimeError):  # the event loop is closed: the command has ended
@@ -66,8 +66,8 @@ async def batches(files: Sequence[Path], chunk: int | None) -> AsyncGenerator[li
         try:
             for batch in _blocking_batches(files, chunk):
                 put(batch)
-                room.acquire()
-                if not wanted:
+                slots.acquire()
+                if not running:
                     return
         except CallerError as error:
             put(error)
@@ -80,10 +80,10 @@ async def batches(files: Sequence[Path], chunk: int | None) -> AsyncGenerator[li
             if isinstance(item, CallerError):
                 raise item
             yield item
-            room.release()
+            slots.release()
     finally:
-        wanted = False
-        room.release()
+        running = False
+        slots.release()
 
 
 def _blocking_batches(files: Sequence[Path], chunk: int | None) -> Iterator[list[bytes]]:

@@ -79,10 +79,10 @@ def _page(context: click.Context, name: str, children: dict[str, click.Context])
 def _blocks(text: str) -> list[str]:
     """Paragraphs of a help text; those that keep their lines still begin with the mark."""
     found = inspect.cleandoc(text).split("\n\n")
-    return [block.removeprefix("\b\n") if _is_kept(block) else block for block in found if block]
+    return [block.removeprefix("\b\n") if _is_section(block) else block for block in found if block]
 
 
-def _is_kept(block: str) -> bool:
+def _is_section(block: str) -> bool:
     return block.removeprefix("\b\n").startswith(_SECTIONS)
 
 
@@ -103,7 +103,7 @@ def _item(left: str, right: str) -> str:
 
 def _escaped(text: str) -> str:
     """Escapes text for man(7): backslashes, dashes, and a dot or quote at the beginning of a line."""
-    plain = (
+    escaped = (
         text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
     )
-    return "\\&" + plain if plain.startswith((".", "\\(aq")) else plain
+    return "\\&" + escaped if escaped.startswith((".", "\\(aq")) else escaped

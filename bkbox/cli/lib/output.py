@@ -66,7 +66,7 @@ class Outcome:
     dry_run: bool
 
 
-_said: ContextVar[list[str] | None] = ContextVar("said", default=None)
+_recorded: ContextVar[list[str] | None] = ContextVar("messages", default=None)
 
 
 def outcome_option(command: F) -> F:
@@ -78,17 +78,17 @@ def outcome(command: Callable[..., None]) -> Callable[..., None]:
     """The same with ``output``: its messages are printed as a document, too, once it is done."""
 
     @functools.wraps(command)
-    def told(*args: Any, output: Format, **kwargs: Any) -> None:
-        said: list[str] = []
-        token = _said.set(said)
+    def recording(*args: Any, output: Format, **kwargs: Any) -> None:
+        messages: list[str] = []
+        token = _recorded.set(messages)
         try:
             command(*args, **kwargs)
         finally:
-            _said.reset(token)
+            _recorded.reset(token)
         if output != "table":
-            print_document(asdict(Outcome(tuple(said), bool(kwargs.get("dry_run")))), output)
+            print_document(asdict(Outcome(tuple(messages), bool(kwargs.get("dry_run")))), output)
 
-    return told
+    return recording
 
 
 _PASSING = (BookieNotRunningError, BookieUnresponsiveError, MetadataUnavailableError)
@@ -128,9 +128,9 @@ def watch_option(command: F) -> F:
 def message(text: str) -> None:
     """Prints a message that is not part of the result."""
     click.echo(in_lines(text), err=True)
-    said = _said.get()
-    if said is not None:
-        said.append(text)
+    messages = _recorded.get()
+    if messages is not None:
+        messages.append(text)
 
 
 def print_document(value: object, output: Format, *, one_of_many: bool = False) -> None:
@@ -167,7 +167,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
     if sys.stdout.isatty():
         _print_rich(columns, cells, title)
     else:
-        _print_plain(columns, cells, title)
+        _print_text(columns, cells, title)
 
 
 def print_stages(stages: Sequence[tuple[str, Stage]], title: str) -> None:
@@ -257,7 +257,7 @@ def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]], title: s
     Console(markup=False, highlight=False).print(table)
 
 
-def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> None:
+def _print_text(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> None:
     if title:
         click.echo(f"{title}:")
     lines = [list(columns), *cells]

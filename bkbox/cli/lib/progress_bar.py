@@ -22,7 +22,7 @@ class ProgressBar:
         self._stage = ""
         self._ledgers = self._size = 0
         self._total: int | None = None
-        self._told_s = self._began_s = time.monotonic()
+        self._reported_s = self._began_s = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._shown and sys.stderr.isatty():
@@ -49,8 +49,8 @@ class ProgressBar:
         self._size += size
         if self._bar is not None:
             self._bar.update(self._task, advance=ledgers, bytes=_bytes(self._size))
-        elif self._shown and time.monotonic() - self._told_s >= _EVERY_S:
-            self._told_s = time.monotonic()
+        elif self._shown and time.monotonic() - self._reported_s >= _EVERY_S:
+            self._reported_s = time.monotonic()
             message(self._line())
 
     def _line(self) -> str:

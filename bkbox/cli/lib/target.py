@@ -85,7 +85,7 @@ def target_of(
 ) -> Target:
     """Raises click.UsageError, ConfigError, OperatorError."""
     if config_file is not None:
-        if is_said("url") or is_said("token_file"):
+        if is_given("url") or is_given("token_file"):
             raise click.UsageError("give either --config or --bookie with --token-file")
         config = configuration.load(config_file, os.environ)
         return Target(admin_socket_path(config), config)
@@ -101,7 +101,7 @@ def remote_of(url: str, token_file: Path | None, *, plain_text: bool) -> Remote:
     return remote(url, token_file, plain_text=plain_text)
 
 
-def is_said(name: str) -> bool:
+def is_given(name: str) -> bool:
     """True if an option was given on the command line, and not by the environment."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.COMMANDLINE

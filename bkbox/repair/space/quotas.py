@@ -172,7 +172,7 @@ class QuotaWatch:
     # ---- what is said -------------------------------------------------------------------------------
 
     def _send(self, owned: Mapping[str, _Owned]) -> None:
-        uses = self._quotas.judge({owner: its.bytes for owner, its in owned.items()})
+        uses = self._quotas.evaluate({owner: its.bytes for owner, its in owned.items()})
         over = [use for use in uses if use.is_over]
         pages = _pages(owned[use.owner].ledgers for use in over)
         if pages != self._last_sent:

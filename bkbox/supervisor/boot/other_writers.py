@@ -21,6 +21,6 @@ def refuse_other_writers(config: Config, user: int) -> None:
     found = other_writers(config, user)
     if found:
         raise BootError(
-            "the configuration can be changed by others than the user that runs the bookie, who could have it run "
+            "the configuration can be changed by others than the user that runs the bookie; they could have it run "
             "anything:\n" + "\n".join(found)
         )

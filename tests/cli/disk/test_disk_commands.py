@@ -211,11 +211,11 @@ def test_a_disk_that_fails_is_replaced_while_the_rest_serves(make: Make, tmp_pat
     wait_for(lambda: state_of(bookie, bad) == "failed", "the failure to be seen", timeout=60)
     view = disks(bookie)[0]
     assert view["what_to_do"] == f"put an empty disk in its place: bkbox disk replace {bad} NEW"
-    answers = statuses(bookie, range(max(written) + 1))
-    assert [answers[ledger] for ledger in written].count(EIO) == on_bad, (
+    responses = statuses(bookie, range(max(written) + 1))
+    assert [responses[ledger] for ledger in written].count(EIO) == on_bad, (
         "unknown, and no other answer"
     )
-    assert [answers[ledger] for ledger in written].count(EOK) == on_good, "the rest serves on"
+    assert [responses[ledger] for ledger in written].count(EOK) == on_good, "the rest serves on"
     assert "failed" in refused(bookie, "disk", "drain", str(bad))
     assert "is not there" in refused(bookie, "disk", "replace", str(bad), str(bad), "--yes")
     bad.mkdir()
@@ -226,8 +226,8 @@ def test_a_disk_that_fails_is_replaced_while_the_rest_serves(make: Make, tmp_pat
     assert (view["state"], view["crash_class"]) == ("in service", "disk replaced")
     assert disks(bookie)[1]["limbo_ledgers"] == 0, "only its own ledgers"
     wait_for(lambda: disks(bookie)[0]["limbo_ledgers"] == 0, "repair", timeout=60)
-    answers = statuses(bookie, range(max(written) + 1))
-    assert [answers[ledger] for ledger in written] == [EOK] * 8
+    responses = statuses(bookie, range(max(written) + 1))
+    assert [responses[ledger] for ledger in written] == [EOK] * 8
     assert disks(bookie)[0]["ledgers"] == on_bad
     assert bookie.stop() == 0
     assert command(bookie, "cookie", "verify").stdout.strip() == "cookies match"

@@ -82,7 +82,7 @@ class Cluster(Listing):
         self.tick()
 
     def tick(self) -> None:
-        """Asks all bookies again, and draws what they said."""
+        """Asks all bookies again, and draws their reports."""
         if self._watch is not None:
             self._watch.poll()
         self.draw()
@@ -113,7 +113,7 @@ class Cluster(Listing):
         return self._rows.get(self.query_one("#members", Table).selected or "")
 
     def address_of(self, row: BookieRow) -> Address | None:
-        """Where the bookie's status was had; None if it was not."""
+        """The address that the bookie's status came from; None without one."""
         return None if self._asker is None else self._asker.reached.get(row.bookie)
 
     def _details(self) -> None:

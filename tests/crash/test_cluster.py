@@ -32,7 +32,7 @@ from tests.crash.losthost import HostLoss
 from tests.harness import raw
 from tests.harness.waiting import wait_for
 
-POINTS = int(os.environ.get("CRASH_POINTS", "2"))
+POINTS = int(os.environ.get("CRASH_POINTS", "1"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 BOOKIES = 4
 WRITERS = 3

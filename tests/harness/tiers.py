@@ -35,6 +35,7 @@ PATHS = {
     "crash": "slow",
     "crash/test_kill.py": "process",
     "crash/test_lost_host.py": "process",
+    "frontend/overload/test_budgets.py": "process",
     "fuzz": "slow",
     "host/test_evening.py": "slow",
     "host/test_tool_installers.py": "slow",

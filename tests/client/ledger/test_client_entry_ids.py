@@ -23,6 +23,7 @@ from bkbox.errors import (
 )
 from bkbox.wire.metadata.ledger import LedgerState
 from tests.client.tinybookie import bookies, cluster
+from tests.harness.seeds import EXAMPLES
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
@@ -169,7 +170,7 @@ def test_a_cancelled_append_leaves_no_hole(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=25,
+    max_examples=EXAMPLES // 3,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

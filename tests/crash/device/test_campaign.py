@@ -15,7 +15,7 @@ from tests.crash.device.blockdevice import FILE_SYSTEMS, missing
 from tests.crash.device.campaign import FAULTS, MODES, Setting, campaign
 from tests.crash.device.combinations import combinations
 
-POINTS = int(os.environ.get("CRASH_POINTS", "2"))
+POINTS = int(os.environ.get("CRASH_POINTS", "1"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 
 

@@ -20,9 +20,9 @@ from tests.crash.device.campaign import MODES
 from tests.crash.device.checker import CheckedLoad, Tally
 from tests.crash.device.host import HostedBookie
 
-KILLS = int(os.environ.get("CRASH_KILLS", "4"))
-RESTARTS = int(os.environ.get("CRASH_RESTARTS", "3"))
-REMOUNTS = int(os.environ.get("CRASH_REMOUNTS", "2"))
+KILLS = int(os.environ.get("CRASH_KILLS", "2"))
+RESTARTS = int(os.environ.get("CRASH_RESTARTS", "2"))
+REMOUNTS = int(os.environ.get("CRASH_REMOUNTS", "1"))
 SEED = os.environ.get("CRASH_SEED", "1")
 LEDGERS = 40
 SIZE = IMAGE_BYTES + (KILLS + RESTARTS + REMOUNTS) * (16 << 20)

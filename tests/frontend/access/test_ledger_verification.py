@@ -15,6 +15,7 @@ from bkbox.frontend.access.ledger_verification import (
     LedgerVerification,
 )
 from bkbox.wire.codes import Code
+from tests.harness.seeds import EXAMPLES
 
 KEY, OTHER = b"k" * 20, b"o" * 20
 
@@ -192,4 +193,4 @@ class Connections(RuleBasedStateMachine):
 
 
 TestConnections = Connections.TestCase
-TestConnections.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestConnections.settings = settings(max_examples=EXAMPLES, stateful_step_count=60, deadline=None)

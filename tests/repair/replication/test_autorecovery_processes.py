@@ -18,7 +18,7 @@ from tests.harness.processes import BKBOX, bkbox
 from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster, hands
 
-_ASKED = os.environ.get("AUTORECOVERY_KILLS", "6")
+_ASKED = os.environ.get("AUTORECOVERY_KILLS", "2")
 KILLS = 100 if _ASKED == "all" else int(_ASKED)
 
 

@@ -18,7 +18,7 @@ from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT, Reply
 from bkbox.errors import DigestError
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import DigestManager, VerifiedEntry
 
@@ -101,7 +101,7 @@ class CopyReader:
         reply = await self._pool.read_batch(
             bookie, self._ledger, entries.start, len(entries), BATCH_BYTES
         )
-        if reply.status in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST, Code.EBADVERSION):
+        if reply.status in (NoResponse.TIMEOUT, NoResponse.CONNECTION_LOST, Code.EBADVERSION):
             self._without_batches.add(bookie)  # as bookies without batch reads respond
         if not isinstance(reply.response, bytes):
             return []
@@ -136,7 +136,7 @@ class CopyReader:
             left = [entry for entry in left if _may_change(replies[entry].status)]
             if not left:
                 break
-        timed_out = Reply(NoAnswer.TIMEOUT)
+        timed_out = Reply(NoResponse.TIMEOUT)
         return [replies.get(entry, timed_out) for entry in entries]
 
     def _add_reply(self, entry: int, reply: Reply, found: Read) -> None:
@@ -158,11 +158,11 @@ class CopyReader:
             found.fault(entry, Fault.UNKNOWN, why_of(status))
 
 
-def why_of(status: Answer) -> str:
+def why_of(status: RequestStatus) -> str:
     """The status of a response as text for the tables."""
     return f"answered {status.name}" if isinstance(status, Code) else status.value
 
 
-def _may_change(status: Answer) -> bool:
+def _may_change(status: RequestStatus) -> bool:
     """True if a retry may give another result: no response, 'not now', or a fault that may be transient."""
-    return isinstance(status, NoAnswer) or status in (Code.ETOOMANYREQUESTS, Code.EIO)
+    return isinstance(status, NoResponse) or status in (Code.ETOOMANYREQUESTS, Code.EIO)

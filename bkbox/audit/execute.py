@@ -43,7 +43,7 @@ from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, LeftToWriterError, MetadataError, NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.underreplication import Task
-from bkbox.protocol.audit import Answer, BookieAnswer, clipped
+from bkbox.protocol.audit import BookieReport, NoReport, clipped
 from bkbox.protocol.repair import expected_entries, missing
 from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.job_run import JobRun
@@ -89,12 +89,12 @@ class PlannedHoldings(EntryInventory):
 
     async def ask(
         self, metadata: LedgerMetadata, registered: Collection[BookieId]
-    ) -> dict[BookieId, BookieAnswer]:
+    ) -> dict[BookieId, BookieReport]:
         replaced = _bookies(self._steps, Action.REPLACE, Action.MOVE)
         reports = await super().ask(metadata, registered)
         for bookie, report in reports.items():
-            if report is Answer.GONE and bookie not in replaced:
-                reports[bookie] = Answer.SILENT
+            if report is NoReport.UNREGISTERED and bookie not in replaced:
+                reports[bookie] = NoReport.SILENT
         for bookie, steps in _by_bookie(self._steps).items():
             if bookie in reports and bookie in registered:
                 reports[bookie] = await self._planned(metadata, bookie, steps)
@@ -102,11 +102,11 @@ class PlannedHoldings(EntryInventory):
 
     async def _planned(
         self, metadata: LedgerMetadata, bookie: BookieId, steps: Sequence[Step]
-    ) -> BookieAnswer:
+    ) -> BookieReport:
         """The entries that the bookie has to hold, except planned ones that are absent or wrong there. Copies given
         to it during this run count as present even if it does not return them."""
         if metadata.digest_type is None or metadata.password is None:
-            return Answer.SILENT
+            return NoReport.SILENT
         digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
         uniform = metadata.ensemble_size == metadata.write_quorum
         timeouts = BookieTimeouts(time.monotonic)
@@ -118,10 +118,10 @@ class PlannedHoldings(EntryInventory):
             read = await reader.read(bookie, readable)
             for (fault, _), entries in read.faults.items():
                 if fault is Fault.UNKNOWN:
-                    return Answer.SILENT
+                    return NoReport.SILENT
                 bad.update(entries)
             if read.in_limbo:
-                return Answer.SILENT
+                return NoReport.SILENT
             if step.sha256:
                 bad.update(e.entry_id for e in read.good if not step.means(copy_of(e)))
         unshown = bad & self._given.get(bookie, set())

@@ -21,7 +21,7 @@ from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import BookieId
 from bkbox.client.connection.pool import BookiePool, Listing
 from bkbox.protocol.audit import clipped
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.protocol.repair import expected_entries, missing
 from bkbox.repair.replication.entry_inventory import runs_of
 from bkbox.wire import v3
@@ -123,7 +123,12 @@ class LedgerInspector:
             return CopyEvidence(faults=faults), []
         if listing.status is Code.EUNKNOWNLEDGERSTATE:
             return CopyEvidence(in_limbo=True, withheld=expected), []
-        if listing.status in (Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT, NoAnswer.NOT_UNDERSTOOD):
+        if listing.status in (
+            Code.EBADREQ,
+            Code.EIO,
+            NoResponse.TIMEOUT,
+            NoResponse.NOT_UNDERSTOOD,
+        ):
             # Either its storage cannot list, or it is in trouble: reads tell which.
             limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
             return CopyEvidence(
@@ -143,7 +148,7 @@ class LedgerInspector:
             if isinstance(listing.status, Code):
                 self._timeouts.record_response(bookie)
                 break
-            if listing.status is NoAnswer.TIMEOUT:
+            if listing.status is NoResponse.TIMEOUT:
                 break  # as Java's DbLedgerStorage does
             self._timeouts.record_timeout(bookie, why_of(listing.status))
             await asyncio.sleep(backoff_s(tries, _LIST_PAUSE_S))

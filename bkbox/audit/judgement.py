@@ -28,7 +28,7 @@ from bkbox.audit.rows import (
     UnderReplicated,
 )
 from bkbox.base.ids import BookieId
-from bkbox.protocol.audit import Answer, BookieAnswer, audit, clipped, final_fragments, pieces
+from bkbox.protocol.audit import BookieReport, NoReport, audit, clipped, final_fragments, pieces
 from bkbox.protocol.force_close_plan import text_of
 from bkbox.protocol.inspection import joined
 from bkbox.protocol.quorum import QuorumSizes
@@ -398,12 +398,12 @@ def _bookie_report(
     evidence: CopyEvidence,
     wrong: Sequence[range],
     lost: Sequence[Fault] = LOST,
-) -> BookieAnswer:
+) -> BookieReport:
     """The bookie's report, as the audit of the copies takes it."""
     if evidence.is_unregistered:
-        return Answer.GONE
+        return NoReport.UNREGISTERED
     if evidence.in_limbo or evidence.why_unresponsive:
-        return Answer.SILENT
+        return NoReport.SILENT
     bad = sorted([*evidence.entries_of(*lost), *wrong], key=lambda part: part.start)
     return [
         (part.start, part.stop - 1)

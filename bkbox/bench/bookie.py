@@ -40,7 +40,7 @@ from bkbox.wire.digest import HEADER_BYTES
 Kind = Literal["adds", "reads", "catchup", "mixed"]
 
 _IDLE_CPU = 0.05
-_IDLE_LOOK_S = 0.5
+_IDLE_POLL_S = 0.5
 _IDLE_WAIT_S = 60.0
 
 
@@ -219,10 +219,10 @@ class _Run:
         """Waits until the bookie does next to nothing in the background."""
         deadline = time.monotonic() + _IDLE_WAIT_S
         while (before := self._usage()) is not None and time.monotonic() < deadline:
-            time.sleep(_IDLE_LOOK_S)
+            time.sleep(_IDLE_POLL_S)
             after = self._usage()
             assert after is not None
-            if after.cpu_s - before.cpu_s <= _IDLE_CPU * _IDLE_LOOK_S:
+            if after.cpu_s - before.cpu_s <= _IDLE_CPU * _IDLE_POLL_S:
                 return
 
     def _usage(self) -> Usage | None:

@@ -2,7 +2,7 @@ cimport cython
 
 from bkbox.native cimport memory
 
-cdef Py_ssize_t _ADD_ANSWER
+cdef Py_ssize_t _ADD_RESPONSE_BYTES
 cdef int _OP_ADD
 
 
@@ -14,10 +14,10 @@ cdef class Sink:
     cdef object requests_view
     cdef Py_ssize_t limit
     cdef Py_ssize_t filled
-    cdef Py_ssize_t read_answer
-    cdef Py_ssize_t answers_limit
-    cdef unsigned char[::1] answers
-    cdef object answers_view
+    cdef Py_ssize_t read_response_bytes
+    cdef Py_ssize_t responses_limit
+    cdef unsigned char[::1] responses
+    cdef object responses_view
     cdef Py_ssize_t start
     cdef Py_ssize_t end
 
@@ -30,4 +30,4 @@ cdef class Sink:
     cpdef bint send(self) except? False
 
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t)
-    cdef Py_ssize_t _take(self) except -1
+    cdef Py_ssize_t _process(self) except -1

@@ -39,7 +39,7 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Answers of one kind within ``seconds``. Latencies are microseconds, None where none was measured;
-    ``errors`` counts answers by the name of their code, EOK left out; ``bytes`` are those of entries, with their
+    ``errors`` counts responses by the name of their code, EOK left out; ``bytes`` are those of entries, with their
     headers."""
 
     requests: int
@@ -123,7 +123,7 @@ class Load:
                 raise self._silent()
 
     def _silent(self) -> BenchError:
-        return BenchError(f"{self._name} has answered nothing for {self._silence_ns / _S:g} s")
+        return BenchError(f"{self._name} has not responded for {self._silence_ns / _S:g} s")
 
     def _connect(self) -> socket.socket:
         with self._explained():
@@ -151,7 +151,7 @@ def measured(streams: Sequence[Stream], seconds: float) -> Measured:
     answered = 0
     for stream in streams:
         latency.merge(stream.latency)
-        answered += stream.answered
+        answered += stream.responded
         for number, count in enumerate(stream.codes):
             if number and count:
                 code = code_from_v2(number)

@@ -7,7 +7,7 @@ cdef int _ADD
 cdef int _READ
 cdef long long _ENDLESS
 cdef Py_ssize_t _ADD_HEADERS
-cdef Py_ssize_t _ANSWER_HEADERS
+cdef Py_ssize_t _RESPONSE_HEADERS
 cdef Py_ssize_t _ENTRY_HEADER
 cdef int _CODES
 cdef long long _LONGEST_WAIT
@@ -25,7 +25,7 @@ cdef class Stream:
     cdef readonly Histogram latency
     cdef readonly object codes
     cdef long long[::1] _codes
-    cdef readonly long long answered
+    cdef readonly long long responded
     cdef readonly long long outstanding
     cdef public long long end
     cdef readonly long long counted_from
@@ -45,8 +45,8 @@ cdef class Stream:
     cdef object chunk_view
     cdef Py_ssize_t chunk_start
     cdef Py_ssize_t chunk_end
-    cdef unsigned char[::1] answers
-    cdef object answers_view
+    cdef unsigned char[::1] responses
+    cdef object responses_view
     cdef Py_ssize_t filled
 
     @cython.locals(number=Py_ssize_t, at=Py_ssize_t)
@@ -70,7 +70,7 @@ cdef class Stream:
     cpdef long long give_up(self, long long now)
 
     @cython.locals(
-        room="long long",
+        count="long long",
         at=Py_ssize_t,
         ledger="long long",
         waiting="long long",
@@ -81,12 +81,12 @@ cdef class Stream:
     cdef long long _confirmed(self) noexcept
 
     @cython.locals(end=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t, limit=Py_ssize_t)
-    cpdef take(self, Py_ssize_t size, long long now)
+    cpdef process(self, Py_ssize_t size, long long now)
 
     @cython.locals(
         code=int, index="long long", entry="long long", number="long long", body=Py_ssize_t
     )
-    cdef _take_one(self, Py_ssize_t at, Py_ssize_t length, long long now)
+    cdef _process_one(self, Py_ssize_t at, Py_ssize_t length, long long now)
 
 
 @cython.final

@@ -40,7 +40,7 @@ ADD_BYTES = 60
 READ_BYTES = 24
 """Size of a read: length 4, packet header 4, ledger 8, entry 8."""
 
-ANSWER_BYTES = 28
+RESPONSE_BYTES = 28
 """Size of the common part of all responses: length 4, packet header 4, code 4, ledger 8, entry 8."""
 
 ENTRY_HEADER_BYTES = 32
@@ -49,13 +49,13 @@ _ADD = ADD
 _READ = READ
 _ENDLESS = ENDLESS
 _ADD_HEADERS = ADD_BYTES
-_ANSWER_HEADERS = ANSWER_BYTES
+_RESPONSE_HEADERS = RESPONSE_BYTES
 _ENTRY_HEADER = ENTRY_HEADER_BYTES
 _CODES = 256
 
 _VERSION = 2 << 24
 _CHUNK_BYTES = 192 << 10
-_ANSWERS_BYTES = 512 << 10
+_RESPONSES_BYTES = 512 << 10
 _LONGEST_WAIT = 50_000_000
 
 
@@ -108,10 +108,10 @@ class Stream:
         self.chunk_start = 0
         self.chunk_end = 0
         self._prepare_chunk(master_key)
-        answer = _ANSWER_HEADERS + _ENTRY_HEADER + size
-        answers = bytearray(max(_ANSWERS_BYTES, 2 * answer))
-        self.answers = answers
-        self.answers_view = memoryview(answers)
+        response = _RESPONSE_HEADERS + _ENTRY_HEADER + size
+        responses = bytearray(max(_RESPONSES_BYTES, 2 * response))
+        self.responses = responses
+        self.responses_view = memoryview(responses)
         self.filled = 0
 
     def _prepare_chunk(self, master_key: bytes) -> None:
@@ -129,7 +129,7 @@ class Stream:
         self.latency = Histogram()
         self.codes = array("q", bytes(8 * _CODES))
         self._codes = self.codes
-        self.answered = 0
+        self.responded = 0
 
     def pace(self, first_due: int, interval: float, counted_from: int, end: int) -> None:
         """Turns the stream, before its first request, into an open loop: request n is due ``n * interval``
@@ -177,22 +177,22 @@ class Stream:
     def fill(self, now: int) -> None:
         """Fills the chunk with as many requests as the window permits and, in an open loop, as are due; the last chunk
         has been sent."""
-        room = self.window - self.outstanding
-        if room > self.oldest + self.mask + 1 - self.next:
-            room = self.oldest + self.mask + 1 - self.next
+        count = self.window - self.outstanding
+        if count > self.oldest + self.mask + 1 - self.next:
+            count = self.oldest + self.mask + 1 - self.next
         if self.interval > 0:
             if self.is_blocked:
                 self.free_since = now
             waiting = self.due_by(now) - self.next
-            self.is_blocked = room < waiting
-            if room > waiting:
-                room = waiting
-        if room > self.chunk_frames:
-            room = self.chunk_frames
-        if room > self.end - self.next:
-            room = self.end - self.next
+            self.is_blocked = count < waiting
+            if count > waiting:
+                count = waiting
+        if count > self.chunk_frames:
+            count = self.chunk_frames
+        if count > self.end - self.next:
+            count = self.end - self.next
         at = 0
-        for _ in range(room):
+        for _ in range(count):
             ledger = self.first_ledger + self.next_ledger
             if self.kind == _ADD:
                 memory.put_i64(self.chunk, at + 28, ledger)
@@ -217,7 +217,7 @@ class Stream:
                 self.next_entry += 1
                 if self.next_entry * self.ledgers >= self.total:
                     self.next_entry = 0
-        self.outstanding += max(room, 0)
+        self.outstanding += max(count, 0)
         self.chunk_start = 0
         self.chunk_end = at
 
@@ -226,27 +226,27 @@ class Stream:
         done = self.oldest - 1 - self.next_ledger
         return done // self.ledgers if done >= 0 else -1
 
-    def take(self, size: int, now: int) -> None:
-        """Processes ``size`` more bytes in ``answers``. Raises FrameError for bytes that cannot be a response."""
+    def process(self, size: int, now: int) -> None:
+        """Processes ``size`` more bytes in ``responses``. Raises FrameError for bytes that cannot be a response."""
         end = self.filled + size
-        limit = len(self.answers_view)
+        limit = len(self.responses_view)
         at = 0
-        while end - at >= _ANSWER_HEADERS:
-            length = memory.u32(self.answers, at) + 4
-            if length > limit or length < _ANSWER_HEADERS:
-                raise FrameError(f"an answer of {length} bytes")
+        while end - at >= _RESPONSE_HEADERS:
+            length = memory.u32(self.responses, at) + 4
+            if length > limit or length < _RESPONSE_HEADERS:
+                raise FrameError(f"a response of {length} bytes")
             if length > end - at:
                 break
-            self._take_one(at, length, now)
+            self._process_one(at, length, now)
             at += length
         if at:
-            self.answers_view[: end - at] = self.answers_view[at:end]
+            self.responses_view[: end - at] = self.responses_view[at:end]
         self.filled = end - at
 
-    def _take_one(self, at: int, length: int, now: int) -> None:
-        code = memory.i32(self.answers, at + 8)
-        index = memory.i64(self.answers, at + 12) - self.first_ledger
-        entry = memory.i64(self.answers, at + 20)
+    def _process_one(self, at: int, length: int, now: int) -> None:
+        code = memory.i32(self.responses, at + 8)
+        index = memory.i64(self.responses, at + 12) - self.first_ledger
+        entry = memory.i64(self.responses, at + 20)
         number = entry * self.ledgers + index
         if self.total < _ENDLESS:
             number += self.oldest - self.oldest % self.total  # reads go round
@@ -258,22 +258,22 @@ class Stream:
             or self.sent_at[number & self.mask] == 0
         ):
             raise FrameError(
-                f"an answer for ledger {index + self.first_ledger}, entry {entry}, which nothing asked for"
+                f"a response for ledger {index + self.first_ledger}, entry {entry}, which was not requested"
             )
         if code == 0 and self.kind == _READ:
-            body = at + _ANSWER_HEADERS
+            body = at + _RESPONSE_HEADERS
             if (
-                length != _ANSWER_HEADERS + _ENTRY_HEADER + self.size
-                or memory.i64(self.answers, body) != index + self.first_ledger
-                or memory.i64(self.answers, body + 8) != entry
+                length != _RESPONSE_HEADERS + _ENTRY_HEADER + self.size
+                or memory.i64(self.responses, body) != index + self.first_ledger
+                or memory.i64(self.responses, body + 8) != entry
             ):
                 raise FrameError(
-                    f"ledger {index + self.first_ledger}, entry {entry} was answered by another entry"
+                    f"ledger {index + self.first_ledger}, entry {entry} got the response of another entry"
                 )
         if number >= self.counted_from:
             self.latency.record(now - self.sent_at[number & self.mask])
             self._codes[code if 0 <= code < _CODES else _CODES - 1] += 1
-            self.answered += 1
+            self.responded += 1
         self.outstanding -= 1
         self.sent_at[number & self.mask] = 0
         while self.oldest < self.next and self.sent_at[self.oldest & self.mask] == 0:
@@ -294,11 +294,11 @@ class Link:
     def receive(self) -> None:
         """Receives responses. Raises ConnectionError if the peer has closed the connection."""
         stream = self.stream
-        room = stream.answers_view[stream.filled :] if stream.filled else stream.answers_view
-        size = self.link.recv_into(room)
+        count = stream.responses_view[stream.filled :] if stream.filled else stream.responses_view
+        size = self.link.recv_into(count)
         if size == 0:
             raise ConnectionResetError("the bookie closed the connection")
-        stream.take(size, perf_counter_ns())
+        stream.process(size, perf_counter_ns())
 
     def send(self) -> None:
         """Sends requests until the window is full or the socket takes no more."""

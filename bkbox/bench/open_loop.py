@@ -88,7 +88,7 @@ class OpenLoop:
         with _precise_timers():
             deepest = self._load.run_paced(self._end + int(drain * _S))
         now = time.perf_counter_ns()
-        answered = sum(stream.answered for stream in self._streams)
+        answered = sum(stream.responded for stream in self._streams)
         unanswered = sum(stream.give_up(now) for stream in self._streams)
         drain_s = max(now - self._end, 0) / _S
         seconds = self._seconds + drain_s

@@ -38,7 +38,7 @@ def serve(
 
 
 class _Server:
-    """One turn serves all connections: their requests are stored, synced once if necessary, and answered."""
+    """One turn serves all connections: their requests are stored, synced once if necessary, and responded to."""
 
     def __init__(
         self, listener: socket.socket, poll: select.epoll, size: int, file: int, *, sync: bool
@@ -64,7 +64,7 @@ class _Server:
                     self._await(number)
 
     def _receive(self, number: int, event: int) -> bool:
-        """True if there may be requests to answer."""
+        """True if there may be requests to respond to."""
         if number == self._listener.fileno():
             link, _ = self._listener.accept()
             link.setblocking(False)

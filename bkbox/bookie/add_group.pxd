@@ -7,11 +7,11 @@ from bkbox.storage.log.ledger_counts cimport LedgerCounts
 from bkbox.wire.v3_fast_path cimport add_response_size, put_add_response
 
 cdef unsigned long long NO_TXN
-cdef unsigned long long NOT_ANSWERED
+cdef unsigned long long NO_RESPONSE
 cdef Py_ssize_t _RECORD_HEADER_BYTES
 cdef int _RECORD_MARK
 cdef int _RECORD_ENTRY
-cdef Py_ssize_t _V2_ANSWER_BYTES
+cdef Py_ssize_t _V2_RESPONSE_BYTES
 cdef unsigned int _V2_ADD
 cdef Py_ssize_t _TOGETHER_MAX
 cdef Py_ssize_t _CAPACITY
@@ -55,7 +55,7 @@ cdef class AddBatch:
     @cython.locals(capacity=Py_ssize_t)
     cdef _grow(self)
 
-    cpdef take(self, AdmittedLedger group, long long connection, unsigned long long txn, Py_ssize_t at, Py_ssize_t size)
+    cpdef add_from_area(self, AdmittedLedger group, long long connection, unsigned long long txn, Py_ssize_t at, Py_ssize_t size)
 
     @cython.locals(at=Py_ssize_t)
     cpdef put(self, AdmittedLedger group, object entry)
@@ -103,4 +103,4 @@ cdef class AddBatch:
         entry="long long",
         buffer="unsigned char[::1]",
     )
-    cpdef answer(self, ResponseWriter out, int code_v2, int code_v3, object marked)
+    cpdef respond(self, ResponseWriter out, int code_v2, int code_v3, object marked)

@@ -1,4 +1,5 @@
-"""The adds of one write of a disk worker: taken in the order of arrival, stored grouped by ledger, answered in order.
+"""The adds of one write of a disk worker: received in the order of arrival, stored grouped by ledger, responded
+to in order.
 
 Entries lie where they came in (``area``: the request slots of the link), or, if Python decoded them, in a buffer of
 the batch. Per add, in the order of arrival, the columns hold
@@ -36,7 +37,7 @@ ENTRY_BYTES_MIN = 24
 NO_TXN = 2**64 - 1
 """Not a transaction id: a response of version 2."""
 
-NOT_ANSWERED = 2**64 - 2
+NO_RESPONSE = 2**64 - 2
 """Not a transaction id: no response."""
 
 Buffer = bytes | bytearray | memoryview
@@ -44,7 +45,7 @@ Buffer = bytes | bytearray | memoryview
 _RECORD_HEADER_BYTES = 16
 _RECORD_MARK = 0xB5
 _RECORD_ENTRY = 1
-_V2_ANSWER_BYTES = 28
+_V2_RESPONSE_BYTES = 28
 _V2_ADD = 0x02010000
 """Version 2, opcode ADD, no flags."""
 
@@ -111,7 +112,7 @@ class AddBatch:
         self.record_bytes = 0
         """Bytes of the records of all entries."""
         self.recovered = 0
-        """Number of entries of recovery adds taken from the area."""
+        """Number of entries of recovery adds added from the area."""
         self._own = bytearray()
         self._used = 0
         self._capacity = _CAPACITY
@@ -158,18 +159,20 @@ class AddBatch:
         self._offset = _wider(self._offset, "q", capacity)
         self._capacity = capacity
 
-    # ---- taking -------------------------------------------------------------------------------------
+    # ---- adding -------------------------------------------------------------------------------------
 
-    def take(self, group: AdmittedLedger, connection: int, txn: int, at: int, size: int) -> None:
+    def add_from_area(
+        self, group: AdmittedLedger, connection: int, txn: int, at: int, size: int
+    ) -> None:
         """Add an admitted entry of the area, of ``size`` >= ENTRY_BYTES_MIN bytes."""
         self._link(group, connection, txn, at, size, memory.i64(self._data, at + 16))
 
     def put(self, group: AdmittedLedger, entry: Buffer) -> None:
-        """Add an admitted entry that lies anywhere, and is answered by a mark; it is copied."""
+        """Add an admitted entry that lies anywhere, and whose response is a mark; it is copied."""
         at = len(self._own)
         self._own += entry
         lac = int.from_bytes(entry[16:24], "big", signed=True)
-        self._link(group, 0, NOT_ANSWERED, -1 - at, len(entry), lac)
+        self._link(group, 0, NO_RESPONSE, -1 - at, len(entry), lac)
 
     def _link(
         self, group: AdmittedLedger, connection: int, txn: int, at: int, size: int, lac: int
@@ -198,7 +201,7 @@ class AddBatch:
         self.record_bytes += _RECORD_HEADER_BYTES + size
 
     def mark(self, connection: int, number: int) -> None:
-        """Reserve the place of a response that is made elsewhere: ``answer`` requests it by its number."""
+        """Reserve the place of a response that is made elsewhere: ``respond`` requests it by its number."""
         index = self._used
         if index == self._capacity:
             self._grow()
@@ -274,10 +277,10 @@ class AddBatch:
 
     # ---- responses ----------------------------------------------------------------------------------
 
-    def answer(
+    def respond(
         self, out: ResponseWriter, code_v2: int, code_v3: int, marked: Callable[[int], bytes]
     ) -> None:
-        """Answer everything in the order of arrival: adds with the code, marks with the response that ``marked``
+        """Write all responses in the order of arrival: adds with the code, marks with the response that ``marked``
         makes of a number.
 
         Raises EOFError.
@@ -289,7 +292,7 @@ class AddBatch:
             if self._size[index] == 0:
                 out.put(connection, marked(txn), 1)
                 index += 1
-            elif txn == NOT_ANSWERED:
+            elif txn == NO_RESPONSE:
                 index += 1
             elif txn != NO_TXN:
                 ledger = self.ledger_id(index)
@@ -308,15 +311,15 @@ class AddBatch:
                     and self._size[end] != 0
                 ):
                     end += 1
-                at = out.reserve(connection, _V2_ANSWER_BYTES * (end - index), end - index)
+                at = out.reserve(connection, _V2_RESPONSE_BYTES * (end - index), end - index)
                 buffer = out.slot
                 while index < end:
-                    memory.put_u32(buffer, at, _V2_ANSWER_BYTES - 4)
+                    memory.put_u32(buffer, at, _V2_RESPONSE_BYTES - 4)
                     memory.put_u32(buffer, at + 4, _V2_ADD)
                     memory.put_i32(buffer, at + 8, code_v2)
                     memory.put_i64(buffer, at + 12, self.ledger_id(index))
                     memory.put_i64(buffer, at + 20, self.entry_id(index))
-                    at += _V2_ANSWER_BYTES
+                    at += _V2_RESPONSE_BYTES
                     index += 1
 
 

@@ -8,7 +8,7 @@ OPEN       known, normal adds are accepted
 FENCED     known, normal adds are refused, for good
 LIMBO      fenced, and entries may be missing that were acknowledged: never say 'no such entry'
 DELETED    the cluster has no such ledger any more, or this bookie no part in it, and its entries
-           were removed. It was fenced before: a writer that goes on is answered EFENCED, and ends;
+           were removed. It was fenced before: a writer that goes on gets EFENCED, and ends;
            'no such ledger' would make it look for another bookie. Reads, fences and LACs: no such ledger
 =========  ====================================================================================
 
@@ -89,10 +89,8 @@ ABSENT: dict[LedgerStatus, Code] = {
 """The response code of a read that found no entry, by status."""
 
 
-def admit(
-    standing: LedgerStatus, request: Request, stored_key: bytes | None, key: bytes
-) -> Verdict:
+def admit(status: LedgerStatus, request: Request, stored_key: bytes | None, key: bytes) -> Verdict:
     """Check the key, then apply the table."""
     if stored_key is not None and not hmac.compare_digest(stored_key, key):
-        return Verdict(Code.EUA, standing)
-    return ADMISSION[standing, request]
+        return Verdict(Code.EUA, status)
+    return ADMISSION[status, request]

@@ -1,26 +1,27 @@
 """The bookie of one disk, for both protocol versions: groups of requests in, responses out.
 
 Synchronous and deterministic: all effects go through the store, and the time is passed in. Fast-path requests
-(bookie/dispatch.py) are taken without a Python call; slow-path requests arrive here one by one.
+(bookie/dispatch.py) are handled without a Python call; slow-path requests arrive here one by one.
 
 A group is carried out in three steps. Their order makes the responses true:
 
-1. ``begin`` admits or refuses adds, explicit LACs and fences in the order of arrival (admission.py), against the
+1. ``append`` admits or refuses adds, explicit LACs and fences in the order of arrival (admission.py), against the
    state as it will be once everything before them is durable. Everything admitted goes to the store in one write:
    first the states of ledgers (creation, fence), then the entries grouped by ledger, so that consecutive ones become
    one extent of the index, then the explicit LACs. Entries can be read from here on; states and LACs become visible
-   with step 3. If the write fails, everything admitted is answered with the failure and the states are as before.
-2. ``serve`` answers reads that fence nothing. Reads never wait for a sync. Reads that need the disk are deferred to
-   ``serve_cold_reads``, after the disk was waited for. Equal reads have equal responses, so their order is free.
-3. ``settle`` and ``end`` follow once everything that the group waits for is durable (``waits``). The store determines
-   what ``ack_after`` demands; states and explicit LACs are always waited for; entries that all asked for a deferred
-   sync are not; a force waits for everything that was answered before it. The states take effect, writes are answered
-   in the order of arrival, then forces, and last the fencing reads. These see every add that was accepted before the
-   fence, so an entry is never both acknowledged and denied to a recovery.
+   with step 3. If the write fails, everything admitted gets the failure as its response and the states are as before.
+2. ``serve_reads`` serves reads that fence nothing. Reads never wait for a sync. Reads that need the disk are deferred
+   to ``serve_cold_reads``, after the disk was waited for. Equal reads have equal responses, so their order is free.
+3. ``commit`` and ``respond`` follow once everything that the group waits for is durable (``waits``). The store
+   determines what ``ack_after`` demands; states and explicit LACs are always waited for; entries that all asked for a
+   deferred sync are not; a force waits for everything that was acknowledged before it. The states take effect,
+   responses to writes go out in the order of arrival, then forces, and last the fencing reads. These see every add that
+   was accepted before the fence, so an entry is never both acknowledged and denied to a recovery.
 
 Groups overlap: others may begin before one ends. They end in the order in which they began.
 
-Long polls (longpoll.py) are not part of a group: ``polled`` answers each at once or when its wait is over.
+Long polls (longpoll.py) are not part of a group: ``pop_ready_polls`` has the response of each at once or when its wait
+is over.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from bkbox.bookie.add_group import ENTRY_BYTES_MIN, AddBatch, AdmittedLedger
 from bkbox.bookie.admission import LedgerStatus, admit
 from bkbox.bookie.dispatch import FrameDispatcher
 from bkbox.bookie.lac import KnownLacs
-from bkbox.bookie.ledgers import Ledgers, brought_back, standing
+from bkbox.bookie.ledgers import Ledgers, brought_back, status_of
 from bkbox.bookie.longpoll import LongPolls, Poll
 from bkbox.bookie.plain_responses import Request, bare
-from bkbox.bookie.reading import LateReads, Reader
+from bkbox.bookie.reading import ColdReads, Reader
 from bkbox.bookie.readonly import DISK_FAILED, DISK_FULL, ReadOnly
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError, DiskFullError
@@ -64,12 +65,12 @@ _ENTRY_IDS = Struct(">qq")
 _ADDS = (admission.Request.ADD, admission.Request.RECOVERY_ADD)
 
 _EOK = Code.EOK
-"""Local copies: looking a member up in its class takes longer than all other work for a small group."""
+"""Local copies: a look-up of a member in its class takes longer than all other work for a small group."""
 
 Segment = tuple[int, int, int, int]
 """Connection, number of frames, start and end of the frames in the area. Without frames: the connection was closed."""
 
-Answers = tuple[int, list[bytes]]
+ConnectionResponses = tuple[int, list[bytes]]
 """Connection, complete response frames."""
 
 Add = v2.AddRequest | v3.AddRequest
@@ -98,7 +99,7 @@ class SlowPathRequests:
     fences: list[tuple[int, Request, Code]] = field(default_factory=list)
     reads: list[tuple[int, Request, Code]] = field(default_factory=list)
     polls: list[tuple[int, v3.ReadRequest]] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
     """Connections that were closed after everything that they sent."""
 
 
@@ -107,49 +108,49 @@ _NOTHING = SlowPathRequests()
 
 
 class CommitGroup:
-    """One group in flight through the steps. ``waits``: something must be durable before the group ends. ``late``:
-    its cold reads, which wait for the disk; None once they are answered.
+    """One group in flight through the steps. ``waits``: something must be durable before the group ends.
+    ``cold_reads``: its cold reads, which wait for the disk; None once they are served.
     """
 
     __slots__ = (
         "adds",
         "advanced",
-        "ended",
+        "cold_reads",
         "failure",
         "indexed_us",
-        "late",
-        "odd",
-        "taken_us",
+        "received_us",
+        "responded",
+        "slow_path",
         "waits",
         "written_us",
     )
 
-    def __init__(self, adds: AddBatch, taken_us: int) -> None:
+    def __init__(self, adds: AddBatch, received_us: int) -> None:
         self.adds = adds
-        self.odd = _NOTHING
-        self.taken_us = self.written_us = self.indexed_us = taken_us
-        """Times at which the group was taken, written and indexed, in microseconds."""
-        self.waits = self.ended = False
+        self.slow_path = _NOTHING
+        self.received_us = self.written_us = self.indexed_us = received_us
+        """Times at which the group was received, written and indexed, in microseconds."""
+        self.waits = self.responded = False
         self.failure: Code | None = None
-        self.late: LateReads | None = None
+        self.cold_reads: ColdReads | None = None
         self.advanced: Sequence[tuple[int, int]] = ()
         """Ledgers with long polls, each with the LAC that the group brought."""
 
-    def own(self) -> None:
+    def ensure_slow_path(self) -> None:
         """Give the group slow-path requests of its own, before anything is put into them."""
-        if self.odd is _NOTHING:
-            self.odd = SlowPathRequests()
+        if self.slow_path is _NOTHING:
+            self.slow_path = SlowPathRequests()
 
     @property
     def has_changes(self) -> bool:
         """True if the group holds any request to change something, refused or not."""
-        odd = self.odd
-        return bool(len(self.adds) or odd.forces or odd.persisted or odd.fences)
+        slow_path = self.slow_path
+        return bool(len(self.adds) or slow_path.forces or slow_path.persisted or slow_path.fences)
 
     @property
     def is_written(self) -> bool:
         """True if the group has something to write."""
-        return bool(self.adds.entries or self.odd.states or self.odd.packets)
+        return bool(self.adds.entries or self.slow_path.states or self.slow_path.packets)
 
 
 class Bookie:
@@ -164,29 +165,29 @@ class Bookie:
         self._ticks_us = ticks_us
         self._lacs = KnownLacs(store)
         self._polls = LongPolls()
-        self._over: deque[tuple[int, v3.ReadRequest, int | None]] = deque()
-        self._walk = FrameDispatcher()
-        self._spare: list[AddBatch] = []
+        self._ready_polls: deque[tuple[int, v3.ReadRequest, int | None]] = deque()
+        self._dispatcher = FrameDispatcher()
+        self._free_batches: list[AddBatch] = []
         self._pending: dict[int, LedgerRecord] = {}
         self._adds = self._add_bytes = 0
         self._admissions: dict[type[Request], Callable[..., None]] = {
-            v2.AddRequest: self._take_add,
-            v2.ReadRequest: self._take_read,
-            v2.BatchReadRequest: self._take_read,
-            v2.BadAdd: partial(self._answer_write, code=Code.EBADREQ),
-            v2.BadVersion: partial(self._answer_write, code=Code.EBADVERSION),
-            v3.AddRequest: self._take_add_v3,
-            v3.ReadRequest: self._take_read_v3,
-            v3.WriteLacRequest: self._take_lac,
-            v3.ForceRequest: self._take_force,
-            v3.ReadLacRequest: self._take_read_lac,
-            v3.ListEntriesRequest: self._take_question,
+            v2.AddRequest: self._on_add,
+            v2.ReadRequest: self._on_read,
+            v2.BatchReadRequest: self._on_read,
+            v2.BadAdd: partial(self._record_write, code=Code.EBADREQ),
+            v2.BadVersion: partial(self._record_write, code=Code.EBADVERSION),
+            v3.AddRequest: self._on_add_v3,
+            v3.ReadRequest: self._on_read_v3,
+            v3.WriteLacRequest: self._on_write_lac,
+            v3.ForceRequest: self._on_force,
+            v3.ReadLacRequest: self._on_read_lac,
+            v3.ListEntriesRequest: self._on_query,
         }
         self.ledgers = Ledgers(store)
         self._marks_active = store.ack_after is AckAfter.WRITE
         self._active = ActiveLedgers(self.ledgers.active)
         self.reader = Reader(store, self.ledgers, self._lacs, lambda: ticks_us() / 1e6)
-        self._late = self.reader.late()
+        self._cold_reads = self.reader.new_cold_reads()
         self.read_only = ReadOnly()
 
     @property
@@ -201,19 +202,19 @@ class Bookie:
 
     # ---- a group ------------------------------------------------------------------------------------
 
-    def begin(self, area: memoryview, segments: Iterable[Segment]) -> CommitGroup:
+    def append(self, area: memoryview, segments: Iterable[Segment]) -> CommitGroup:
         """Step 1 of a group. Its frames lie in ``area`` until the group has ended.
 
         The front-end has checked that the frames are complete and decodable.
         """
-        adds = self._spare.pop() if self._spare else AddBatch()
+        adds = self._free_batches.pop() if self._free_batches else AddBatch()
         adds.begin(area)
         work = CommitGroup(adds, self._ticks_us())
-        plain_adds = None if self.read_only or self.store.is_backpressured else adds
-        reads = self.reader.plain
+        fast_adds = None if self.read_only or self.store.is_backpressured else adds
+        reads = self.reader.fast_reads
 
         def slow(connection: int, start: int, end: int) -> None:
-            work.own()
+            work.ensure_slow_path()
             body = area[start:end]
             wire = v2 if body[0] < v3.FIRST_BYTE_MIN else v3
             request = wire.decode_request(body)
@@ -221,81 +222,81 @@ class Bookie:
 
         for connection, count, start, end in segments:
             if count:
-                self._walk.over(area, start, end, connection, plain_adds, reads, slow)
+                self._dispatcher.dispatch(area, start, end, connection, fast_adds, reads, slow)
             else:
-                work.own()
-                work.odd.gone.append(connection)
+                work.ensure_slow_path()
+                work.slow_path.closed.append(connection)
         self._write(work)
         return work
 
     def has_reads(self, work: CommitGroup) -> bool:
         """True if step 2 has anything to do."""
-        return bool(work.odd.reads) or len(self.reader.plain) > 0
+        return bool(work.slow_path.reads) or len(self.reader.fast_reads) > 0
 
-    def serve(self, work: CommitGroup, out: ResponseWriter) -> None:
-        """Step 2; the reads it defers are in ``late``. Raises EOFError."""
-        late = self._late
-        self.reader.plain.serve(out, late.plain)
-        for connection, request, code in work.odd.reads:
-            self.reader.answer_into(out, connection, request, code, late)
-        if late:
-            work.late = late
-            self._late = self.reader.late()
+    def serve_reads(self, work: CommitGroup, out: ResponseWriter) -> None:
+        """Step 2; the reads it defers are in ``cold_reads``. Raises EOFError."""
+        cold_reads = self._cold_reads
+        self.reader.fast_reads.serve(out, cold_reads.fast_reads)
+        for connection, request, code in work.slow_path.reads:
+            self.reader.put_response(out, connection, request, code, cold_reads)
+        if cold_reads:
+            work.cold_reads = cold_reads
+            self._cold_reads = self.reader.new_cold_reads()
 
     def serve_cold_reads(self, work: CommitGroup, out: ResponseWriter) -> None:
-        """The deferred part of step 2, at any time; ``late`` is None afterwards. Raises EOFError."""
-        late, work.late = work.late, None
-        assert late is not None
-        self.reader.serve_cold_reads(late, out)
+        """The deferred part of step 2, at any time; ``cold_reads`` is None afterwards. Raises EOFError."""
+        cold_reads, work.cold_reads = work.cold_reads, None
+        assert cold_reads is not None
+        self.reader.serve_cold_reads(cold_reads, out)
 
-    def end(self, work: CommitGroup, out: ResponseWriter) -> None:
-        """Send the responses of step 3, after ``settle``; the caller then takes what ``polled`` has. Raises
+    def respond(self, work: CommitGroup, out: ResponseWriter) -> None:
+        """Send the responses of step 3, after ``commit``; the caller then calls ``pop_ready_polls``. Raises
         EOFError."""
         code = work.failure or _EOK
-        work.adds.answer(out, code.v2, code.v3, lambda number: self._written(work, number))
-        self._spare.append(work.adds)
-        for connection, request in work.odd.forces:
+        work.adds.respond(out, code.v2, code.v3, lambda number: self._written(work, number))
+        self._free_batches.append(work.adds)
+        for connection, request in work.slow_path.forces:
             out.put(connection, bare(request, _EOK if code is not Code.EIO else code), 1)
-        for connection, question, last in work.odd.persisted:
+        for connection, query, last in work.slow_path.persisted:
             failed = code is Code.EIO
-            answer = bare(question, code) if failed else self.reader.answer_lac(question, last)
-            out.put(connection, answer, 1)
-        for connection, poll in work.odd.polls:
+            response = bare(query, code) if failed else self.reader.lac_response(query, last)
+            out.put(connection, response, 1)
+        for connection, poll in work.slow_path.polls:
             self._begin_poll(connection, poll)
-        for connection in work.odd.gone:
+        for connection in work.slow_path.closed:
             self._polls.drop(connection)
-        for connection, request, verdict in work.odd.fences:
+        for connection, request, verdict in work.slow_path.fences:
             failed = verdict is Code.EOK and work.failure is not None
-            answer = self.reader.answer(request, Code.EIO if failed else verdict)
-            out.put(connection, answer, 1)
+            response = self.reader.response(request, Code.EIO if failed else verdict)
+            out.put(connection, response, 1)
 
     def _written(self, work: CommitGroup, number: int) -> bytes:
-        request, code = work.odd.writes[number]
+        request, code = work.slow_path.writes[number]
         if code is Code.EOK and work.failure is not None:
             code = work.failure
         return bare(request, code)
 
     # ---- step 1 -------------------------------------------------------------------------------------
 
-    def _answer_write(
+    def _record_write(
         self, work: CommitGroup, connection: int, request: Request, code: Code
     ) -> None:
-        work.adds.mark(connection, len(work.odd.writes))
-        work.odd.writes.append((request, code))
+        work.adds.mark(connection, len(work.slow_path.writes))
+        work.slow_path.writes.append((request, code))
 
-    def _take_add(self, work: CommitGroup, connection: int, add: Add) -> None:
-        self._answer_write(work, connection, add, self._admit_add(work, add))
+    def _on_add(self, work: CommitGroup, connection: int, add: Add) -> None:
+        self._record_write(work, connection, add, self._admit_add(work, add))
 
-    def _take_add_v3(self, work: CommitGroup, connection: int, add: v3.AddRequest) -> None:
-        """Admit a version 3 add. The entry is stored by the ids inside it, so the ids beside it must be equal."""
-        beside = add.ledger_id, add.entry_id
-        if len(add.entry) < ENTRY_BYTES_MIN or _ENTRY_IDS.unpack_from(add.entry) != beside:
+    def _on_add_v3(self, work: CommitGroup, connection: int, add: v3.AddRequest) -> None:
+        """Admit a version 3 add. The entry is stored by the ids inside it, so the ids outside must be equal."""
+        ids = add.ledger_id, add.entry_id
+        if len(add.entry) < ENTRY_BYTES_MIN or _ENTRY_IDS.unpack_from(add.entry) != ids:
             code = Code.EBADREQ
         else:
             code = self._admit_add(work, add)
-            work.odd.deferred += add.deferred_sync and not add.recovery and code is Code.EOK
-            work.odd.synced += add.synced and code is Code.EOK
-        self._answer_write(work, connection, add, code)
+            work.slow_path.deferred += add.deferred_sync and not add.recovery and code is Code.EOK
+            work.slow_path.synced += add.synced and code is Code.EOK
+        self._record_write(work, connection, add, code)
 
     def _admit_add(self, work: CommitGroup, add: Add) -> Code:
         ledger = add.ledger_id
@@ -308,15 +309,17 @@ class Bookie:
         kind = admission.Request.RECOVERY_ADD if add.recovery else admission.Request.ADD
         code = self._admit(work, ledger, kind, add.master_key)
         if code is Code.EOK:
-            group = work.odd.groups.get(ledger)
+            group = work.slow_path.groups.get(ledger)
             if group is None:
-                group = work.odd.groups[ledger] = AdmittedLedger(ledger, bytes(v2.MASTER_KEY_BYTES))
+                group = work.slow_path.groups[ledger] = AdmittedLedger(
+                    ledger, bytes(v2.MASTER_KEY_BYTES)
+                )
             work.adds.put(group, add.entry)
-            work.odd.recovered += add.recovery
+            work.slow_path.recovered += add.recovery
         return code
 
-    def _take_lac(self, work: CommitGroup, connection: int, write: v3.WriteLacRequest) -> None:
-        self._answer_write(work, connection, write, self._admit_lac(work, write))
+    def _on_write_lac(self, work: CommitGroup, connection: int, write: v3.WriteLacRequest) -> None:
+        self._record_write(work, connection, write, self._admit_lac(work, write))
 
     def _admit_lac(self, work: CommitGroup, write: v3.WriteLacRequest) -> Code:
         """Admit an explicit LAC. The LAC in the packet counts: it is also the one that readers get."""
@@ -329,10 +332,10 @@ class Bookie:
             return Code.EREADONLY
         code = self._admit(work, ledger, admission.Request.WRITE_LAC, write.master_key)
         if code is Code.EOK:
-            work.odd.packets.append(write.body)
+            work.slow_path.packets.append(write.body)
         return code
 
-    def _take_read(self, work: CommitGroup, connection: int, read: Read) -> None:
+    def _on_read(self, work: CommitGroup, connection: int, read: Read) -> None:
         code = Code.EOK
         if read.ledger_id < 0 or read.entry_id < -1:
             code = Code.EBADREQ
@@ -340,42 +343,44 @@ class Bookie:
             key = read.master_key
             kind = admission.Request.FENCE
             code = Code.EUA if key is None else self._admit(work, read.ledger_id, kind, key)
-        (work.odd.fences if read.fencing else work.odd.reads).append((connection, read, code))
+        (work.slow_path.fences if read.fencing else work.slow_path.reads).append(
+            (connection, read, code)
+        )
 
-    def _take_read_v3(self, work: CommitGroup, connection: int, read: v3.ReadRequest) -> None:
+    def _on_read_v3(self, work: CommitGroup, connection: int, read: v3.ReadRequest) -> None:
         if read.long_poll:
-            work.odd.polls.append((connection, read))
+            work.slow_path.polls.append((connection, read))
         else:
-            self._take_read(work, connection, read)
+            self._on_read(work, connection, read)
 
-    def _take_question(
+    def _on_query(
         self, work: CommitGroup, connection: int, request: v3.ReadLacRequest | v3.ListEntriesRequest
     ) -> None:
         code = Code.EBADREQ if request.ledger_id < 0 else Code.EOK
-        work.odd.reads.append((connection, request, code))
+        work.slow_path.reads.append((connection, request, code))
 
-    def _take_read_lac(
-        self, work: CommitGroup, connection: int, request: v3.ReadLacRequest
-    ) -> None:
-        """A request for what is durable is a force with a longer response: it waits for everything that was answered
-        before.
+    def _on_read_lac(self, work: CommitGroup, connection: int, request: v3.ReadLacRequest) -> None:
+        """A request for what is durable is a force with a longer response: it waits for everything that was
+        acknowledged before.
         """
         if request.persisted and request.ledger_id >= 0:
             last = self.reader.last_entry(request.ledger_id)
-            work.odd.persisted.append((connection, request, last))
+            work.slow_path.persisted.append((connection, request, last))
         else:
-            self._take_question(work, connection, request)
+            self._on_query(work, connection, request)
 
-    def _take_force(self, work: CommitGroup, connection: int, force: v3.ForceRequest) -> None:
-        work.odd.forces.append((connection, force))
+    def _on_force(self, work: CommitGroup, connection: int, force: v3.ForceRequest) -> None:
+        work.slow_path.forces.append((connection, force))
 
     def _admit(self, work: CommitGroup, ledger: int, kind: admission.Request, key: bytes) -> Code:
-        """Judge a request by the ledger's state once all before it is durable, and record the state it leads to."""
+        """Decide a request by the ledger's state once all before it is durable, and record the state it leads to."""
         record = (
-            work.odd.states.get(ledger) or self._pending.get(ledger) or self.ledgers.record(ledger)
+            work.slow_path.states.get(ledger)
+            or self._pending.get(ledger)
+            or self.ledgers.record(ledger)
         )
         stored = None if record is None else record.master_key
-        verdict = admit(standing(record), kind, stored, key)
+        verdict = admit(status_of(record), kind, stored, key)
         if verdict.code is Code.EOK:
             fences = kind is admission.Request.FENCE
             changed = record
@@ -396,7 +401,7 @@ class Bookie:
 
     def _change(self, work: CommitGroup, ledger: int, state: LedgerRecord) -> None:
         """Record a new state; the ledger's adds take the slow path until it is durable, and perhaps for good."""
-        work.odd.states[ledger] = state
+        work.slow_path.states[ledger] = state
         self._cool(ledger)
 
     def _write(self, work: CommitGroup) -> None:
@@ -410,16 +415,16 @@ class Bookie:
         except DiskError as error:
             self.read_only.turn(DISK_FAILED, error)
             work.failure = Code.EIO
-        forces = bool(work.odd.forces or work.odd.persisted)
+        forces = bool(work.slow_path.forces or work.slow_path.persisted)
         if forces and self.store.failed_reason is not None:
             work.failure = Code.EIO
         work.adds.ungroup()
         work.indexed_us = self._ticks_us()
         if work.failure is None:
             work.waits = self.store.must_sync(
-                work.adds.entries > work.odd.deferred,
-                bool(work.odd.states or work.odd.packets),
-                forces or work.odd.synced > 0,
+                work.adds.entries > work.slow_path.deferred,
+                bool(work.slow_path.states or work.slow_path.packets),
+                forces or work.slow_path.synced > 0,
             )
         elif forces and work.failure is not Code.EIO:
             # A disk that was only full has written nothing, and can sync earlier data.
@@ -427,14 +432,14 @@ class Bookie:
 
     def _append(self, work: CommitGroup) -> None:
         """Append the whole group in one write. Raises DiskError."""
-        parts: list[Part] = [ledger_record(*state) for state in work.odd.states.items()]
+        parts: list[Part] = [ledger_record(*state) for state in work.slow_path.states.items()]
         if work.adds.entries:
             parts.append(work.adds)
-        parts.extend(map(lac_record, work.odd.packets))
+        parts.extend(map(lac_record, work.slow_path.packets))
         self.store.append(parts)
         work.written_us = self._ticks_us()
         self.store.index_appended()
-        self._pending.update(work.odd.states)
+        self._pending.update(work.slow_path.states)
         if self._lacs or self._polls:
             work.advanced = [
                 (group.ledger, group.lac)
@@ -446,7 +451,7 @@ class Bookie:
 
     # ---- step 3 -------------------------------------------------------------------------------------
 
-    def settle(self, work: CommitGroup, error: DiskError | None = None) -> None:
+    def commit(self, work: CommitGroup, error: DiskError | None = None) -> None:
         """The wait is over: the group takes effect. ``error``: the failure of the sync that it waited for."""
         if error is not None:
             self.read_only.turn(DISK_FAILED, error)
@@ -454,11 +459,11 @@ class Bookie:
         if work.failure is not None:
             # A state that is not durable must not decide a later request. A second fence would change nothing, wait for
             # nothing, and be acknowledged too early.
-            for ledger, after in work.odd.states.items():
+            for ledger, after in work.slow_path.states.items():
                 if self._pending.get(ledger) is after:
                     del self._pending[ledger]
             return
-        for ledger, after in work.odd.states.items():
+        for ledger, after in work.slow_path.states.items():
             before = self.ledgers.record(ledger)
             self.store.show(ledger_record(ledger, after))
             if self._pending.get(ledger) is after:
@@ -468,12 +473,12 @@ class Bookie:
             was = before or LedgerRecord()
             if after.fenced > was.fenced or after.limbo > was.limbo:
                 self._end_polls(self._polls.disturbed(ledger), None)
-        for packet in work.odd.packets:
+        for packet in work.slow_path.packets:
             self.store.show(lac_record(packet))
             self._advanced(LAC_PACKET.unpack_from(packet)[0], lac_of(packet))
         for ledger, lac in work.advanced:
             self._advanced(ledger, lac)
-        for ledger in work.odd.groups:
+        for ledger in work.slow_path.groups:
             self._warm(ledger)
 
     def _warm(self, ledger: int) -> None:
@@ -489,11 +494,11 @@ class Bookie:
             or (self._marks_active and not record.active)
         ):
             return
-        now = standing(record)
+        now = status_of(record)
         if now is LedgerStatus.OPEN:
-            warm = self._walk.hot
+            warm = self._dispatcher.hot
         elif now in (LedgerStatus.FENCED, LedgerStatus.LIMBO) and not record.deleted_ms:
-            warm = self._walk.filled
+            warm = self._dispatcher.filled
         else:
             return
         if len(warm) >= HOT_LEDGERS_MAX:
@@ -502,25 +507,25 @@ class Bookie:
 
     def _cool(self, ledger: int) -> None:
         """Put the ledger's adds on the slow path."""
-        self._walk.hot.pop(ledger, None)
-        self._walk.filled.pop(ledger, None)
+        self._dispatcher.hot.pop(ledger, None)
+        self._dispatcher.filled.pop(ledger, None)
 
     def set_states(self, states: dict[int, LedgerRecord]) -> None:
         """Write ledger states durably: phase one marks, repair clears. No group may be in flight. Raises DiskError."""
         if not states:
             return
         work = CommitGroup(AddBatch(), self._ticks_us())
-        work.own()
-        work.odd.states = states
+        work.ensure_slow_path()
+        work.slow_path.states = states
         for ledger in states:
             self._cool(ledger)
         self._append(work)
         try:
             self.store.sync()
         except DiskError as error:
-            self.settle(work, error)
+            self.commit(work, error)
             raise
-        self.settle(work)
+        self.commit(work)
 
     # ---- active ledgers -----------------------------------------------------------------------------
 
@@ -531,7 +536,7 @@ class Bookie:
 
     def begin_unmark(self, *, everything: bool) -> bool:
         """Before a sync: choose the active ledgers that ``unmark`` will unmark; False if there are none."""
-        found = self._active.begin_leaving(*self.store.entry_counts(), everything=everything)
+        found = self._active.select_idle(*self.store.entry_counts(), everything=everything)
         for ledger in found:
             self._cool(ledger)
         return bool(found)
@@ -539,7 +544,7 @@ class Bookie:
     def unmark(self) -> None:
         """After the sync: unmark the chosen ledgers that had no add since. Raises DiskError."""
         records = {}
-        for ledger in self._active.take_left():
+        for ledger in self._active.pop_idle():
             record = self.ledgers.record(ledger)
             if record is None:
                 self._active.changed(ledger, active=False)
@@ -570,7 +575,7 @@ class Bookie:
         self.set_states(ledgers)
 
     def disturb(self, ledger: int) -> None:
-        """End the long polls of a ledger before it is changed; ``polled`` has their responses."""
+        """End the long polls of a ledger before it is changed; ``pop_ready_polls`` has their responses."""
         self._end_polls(self._polls.disturbed(ledger), None)
 
     def forget(self, ledger: int) -> None:
@@ -594,7 +599,7 @@ class Bookie:
             or not self.reader.must_wait(poll)
             or not self._polls.park(connection, poll, self._ticks_us() // 1000 + wait_ms)
         ):
-            self._over.append((connection, poll, None))
+            self._ready_polls.append((connection, poll, None))
 
     def _advanced(self, ledger: int, lac: int) -> None:
         self._lacs.seen(ledger, lac)
@@ -602,23 +607,23 @@ class Bookie:
             self._end_polls(self._polls.advanced(ledger, lac), self._wall_ms())
 
     def _end_polls(self, polls: Iterable[Poll], advanced_ms: int | None) -> None:
-        self._over.extend((poll.connection, poll.request, advanced_ms) for poll in polls)
+        self._ready_polls.extend((poll.connection, poll.request, advanced_ms) for poll in polls)
 
-    def polled(self) -> Iterator[Answers]:
-        """Responses to the long polls whose wait is over; each is made as it is taken."""
+    def pop_ready_polls(self) -> Iterator[ConnectionResponses]:
+        """Responses to the long polls whose wait is over; each is made when the iterator reaches it."""
         self._end_polls(self._polls.expired(self._ticks_us() // 1000), None)
-        while self._over:
-            connection, poll, advanced_ms = self._over.popleft()
-            yield connection, [self.reader.answer_poll(poll, advanced_ms)]
+        while self._ready_polls:
+            connection, poll, advanced_ms = self._ready_polls.popleft()
+            yield connection, [self.reader.poll_response(poll, advanced_ms)]
 
     @property
     def has_polls(self) -> bool:
-        """True if a long poll waits, so that ``polled`` has a response now or later."""
-        return bool(self._over) or bool(self._polls)
+        """True if a long poll waits, so that ``pop_ready_polls`` has a response now or later."""
+        return bool(self._ready_polls) or bool(self._polls)
 
     @property
     def polls_wait_ms(self) -> int | None:
-        """Milliseconds until ``polled`` has a response if nothing happens; None: no deadline."""
+        """Milliseconds until ``pop_ready_polls`` has a response if nothing happens; None: no deadline."""
         deadline = self._polls.next_deadline_ms
         return None if deadline is None else max(0, deadline - self._ticks_us() // 1000)
 
@@ -627,9 +632,9 @@ class Bookie:
         may reuse the numbers, and must not get these responses.
         """
         self._polls = LongPolls()
-        self._over.clear()
-        self.reader.plain.clear()
-        self._late = self.reader.late()
+        self._ready_polls.clear()
+        self.reader.fast_reads.clear()
+        self._cold_reads = self.reader.new_cold_reads()
 
     def watch_space(self, usage_max: float, reserve_bytes: int, usage_resume: float = 0.0) -> None:
         """See ReadOnly.watch. A disk that cannot report its free space is gone. One that was remounted read-only has

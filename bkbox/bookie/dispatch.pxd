@@ -15,25 +15,25 @@ cdef Py_ssize_t _V2_ENTRY_AT
 cdef Py_ssize_t _V2_READ_BYTES
 cdef Py_ssize_t _ENTRY_BYTES_MIN
 cdef unsigned long long _NO_TXN
-cdef unsigned long long _NOT_ANSWERED
-cdef int _PLAIN_ADD
-cdef int _PLAIN_READ
+cdef unsigned long long _NO_RESPONSE
+cdef int _FAST_ADD
+cdef int _FAST_READ
 
 
 @cython.final
 cdef class FrameDispatcher:
     cdef readonly dict hot
     cdef readonly dict filled
-    cdef FastRequestV3 _plain
+    cdef FastRequestV3 _fast_request
 
     @cython.locals(
         data="const unsigned char[::1]",
-        plain=FastRequestV3,
+        request=FastRequestV3,
         body=Py_ssize_t,
         head="unsigned int",
         kind=int,
     )
-    cpdef over(
+    cpdef dispatch(
         self,
         object area,
         Py_ssize_t start,

@@ -30,9 +30,9 @@ _V2_ENTRY_AT = 24
 _V2_READ_BYTES = 20
 _ENTRY_BYTES_MIN = 24
 _NO_TXN = 2**64 - 1
-_NOT_ANSWERED = 2**64 - 2
-_PLAIN_ADD = 1
-_PLAIN_READ = 2
+_NO_RESPONSE = 2**64 - 2
+_FAST_ADD = 1
+_FAST_READ = 2
 
 Slow = Callable[[int, int, int], None]
 """Connection, start and end of a body in the area."""
@@ -41,16 +41,16 @@ Slow = Callable[[int, int, int], None]
 class FrameDispatcher:
     """Dispatches with the hot ledgers of one disk."""
 
-    __slots__ = ("_plain", "filled", "hot")
+    __slots__ = ("_fast_request", "filled", "hot")
 
     def __init__(self) -> None:
         self.hot: dict[int, AdmittedLedger] = {}
         """The hot ledgers by id."""
         self.filled: dict[int, AdmittedLedger] = {}
         """The ledgers that accept recovery adds and no others, by id."""
-        self._plain = FastRequestV3()
+        self._fast_request = FastRequestV3()
 
-    def over(
+    def dispatch(
         self,
         area: memoryview,
         start: int,
@@ -63,10 +63,10 @@ class FrameDispatcher:
         """Dispatch the whole frames in area[start:end].
 
         ``adds`` is the batch of ``area``; None if no normal adds are accepted, so that Python refuses them. ``slow``
-        is called in the order of arrival, after everything before it was taken; it may change ``hot``.
+        is called in the order of arrival, after everything before it was added; it may change ``hot``.
         """
         data = area
-        plain = self._plain
+        request = self._fast_request
         while end - start > _PREFIX_BYTES:
             body = start + _PREFIX_BYTES
             start = body + memory.u32(data, start)
@@ -92,30 +92,30 @@ class FrameDispatcher:
                         ):
                             continue
                     elif head == _V2_READ and memory.i64(data, body + 12) >= 0:
-                        reads.take(
+                        reads.add_v2(
                             connection, 2, memory.i64(data, body + 4), memory.i64(data, body + 12)
                         )
                         continue
             else:
-                kind = plain.parse(data, body, start)
-                if kind == _PLAIN_ADD:
+                kind = request.parse(data, body, start)
+                if kind == _FAST_ADD:
                     if (
                         adds is not None
-                        and plain.txn < _NOT_ANSWERED
+                        and request.txn < _NO_RESPONSE
                         and self._add(
                             data,
                             adds,
                             connection,
-                            plain.txn,
-                            plain.key_at,
-                            plain.body_at,
-                            plain.body_end,
+                            request.txn,
+                            request.key_at,
+                            request.body_at,
+                            request.body_end,
                             False,
                         )
                     ):
                         continue
-                elif kind == _PLAIN_READ and plain.entry >= 0:
-                    reads.take_v3(connection, plain.txn, plain.ledger, plain.entry)
+                elif kind == _FAST_READ and request.entry >= 0:
+                    reads.add_v3(connection, request.txn, request.ledger, request.entry)
                     continue
             slow(connection, body, start)
 
@@ -130,7 +130,7 @@ class FrameDispatcher:
         entry_end: int,
         recovers: bool,
     ) -> bool:
-        """Take an add if its ledger is hot, or being repaired by recovery adds, and its key is right."""
+        """Add it if its ledger is hot, or being repaired by recovery adds, and its key is right."""
         group = self.hot.get(memory.i64(data, entry_at))
         if group is None and recovers:
             group = self.filled.get(memory.i64(data, entry_at))
@@ -142,7 +142,7 @@ class FrameDispatcher:
             or memory.i32(data, key_at + 16) != group.key_end
         ):
             return False
-        adds.take(group, connection, txn, entry_at, entry_end - entry_at)
+        adds.add_from_area(group, connection, txn, entry_at, entry_end - entry_at)
         if recovers:
             adds.recovered += 1
         return True

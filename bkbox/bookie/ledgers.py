@@ -12,7 +12,7 @@ from bkbox.storage.log.records import LedgerRecord
 _CACHED_LEDGERS = 100_000
 
 
-def standing(record: LedgerRecord | None) -> LedgerStatus:
+def status_of(record: LedgerRecord | None) -> LedgerStatus:
     if record is None:
         return LedgerStatus.UNKNOWN
     if record.limbo:
@@ -24,8 +24,8 @@ def standing(record: LedgerRecord | None) -> LedgerStatus:
 
 def brought_back(record: LedgerRecord) -> LedgerRecord:
     """The state of a ledger taken out of the trash by a recovery add: entries that are gone are not denied."""
-    gone = record.limbo or record.emptied
-    return replaced(record, fenced=True, limbo=gone, deleted_ms=0, emptied=False)
+    incomplete = record.limbo or record.emptied
+    return replaced(record, fenced=True, limbo=incomplete, deleted_ms=0, emptied=False)
 
 
 class Ledgers:

@@ -1,8 +1,8 @@
-"""Waiting long polls: version 3 reads that are answered when the ledger's LAC passes the one their client has seen.
+"""Waiting long polls: version 3 reads whose response is due when the ledger's LAC passes the one their client has seen.
 
-Pure: events and the time come in, the polls to be answered go out. A wait ends when the LAC advances beyond
+Pure: events and the time come in, the polls that are due come out. A wait ends when the LAC advances beyond
 ``previous_lac``, when something else happens to the ledger (its first fence, limbo), or at its deadline. If the
-connection is closed it ends without a response. Polls are answered in the order of arrival. At most LONG_POLLS_MAX wait
+connection is closed it ends without a response. Polls are due in the order of arrival. At most LONG_POLLS_MAX wait
 at once.
 """
 

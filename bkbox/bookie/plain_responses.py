@@ -20,7 +20,7 @@ Request = (
     | v2.BadVersion
     | v3.LedgerRequest
 )
-"""The requests that reach the bookie of a disk; the front-end answers all others."""
+"""The requests that reach the bookie of a disk; the front-end responds to all others."""
 
 
 def on_v2(code: Code) -> Code:
@@ -35,7 +35,7 @@ def bare(request: Request, code: Code) -> bytes:
         ledger = getattr(
             request, "ledger_id", "?"
         )  # no other field: a request holds a key, and an entry
-        log.debug("%s of ledger %s is answered %s", type(request).__name__, ledger, code.name)
+        log.debug("%s of ledger %s gets %s", type(request).__name__, ledger, code.name)
     if isinstance(request, v2.AddRequest):
         return v2.encode_response(
             v2.AddResponse(request.version, code, request.ledger_id, request.entry_id)

@@ -8,7 +8,7 @@ from bkbox.wire.v3_fast_path cimport put_read_head, put_read_tail, read_head_siz
 
 cdef int _BROKEN
 cdef int _FETCHED
-cdef int _LATE
+cdef int _COLD
 cdef Py_ssize_t _V2_HEAD_BYTES
 cdef unsigned int _V2_READ
 cdef Py_ssize_t _V2_BATCH_HEAD_BYTES
@@ -38,14 +38,14 @@ cdef class ReadBatch:
     @cython.locals(capacity=Py_ssize_t)
     cdef _grow(self)
 
-    cpdef int take(self, long long connection, int version, long long ledger, long long entry) except -1
+    cpdef int add_v2(self, long long connection, int version, long long ledger, long long entry) except -1
 
-    cpdef int take_v3(
+    cpdef int add_v3(
         self, long long connection, unsigned long long txn, long long ledger, long long entry
     ) except -1
 
     @cython.locals(index=Py_ssize_t)
-    cdef int _take(
+    cdef int _add(
         self,
         long long connection,
         int version,
@@ -59,16 +59,16 @@ cdef class ReadBatch:
     @cython.locals(
         fetch=Fetch, index=Py_ssize_t, connection="long long", size=Py_ssize_t, at=Py_ssize_t
     )
-    cpdef serve(self, ResponseWriter out, ReadBatch late=*)
+    cpdef serve(self, ResponseWriter out, ReadBatch cold=*)
 
     cdef bint _find(self, long long ledger, long long entry) except -1
 
-    cdef _answer(self, Py_ssize_t index)
+    cdef _slow_response(self, Py_ssize_t index)
 
     cdef long long _lac(self, long long ledger) except *
 
     @cython.locals(length=Py_ssize_t, ledger="long long", lac="long long", head=Py_ssize_t)
-    cdef Py_ssize_t _answer_size(self, Py_ssize_t index) except -1
+    cdef Py_ssize_t _response_size(self, Py_ssize_t index) except -1
 
     @cython.locals(
         buffer="unsigned char[::1]",
@@ -80,7 +80,7 @@ cdef class ReadBatch:
     cdef Py_ssize_t _put_head(self, ResponseWriter out, Py_ssize_t index, Py_ssize_t at) except -1
 
     @cython.locals(index=Py_ssize_t, done=int, end_here=Py_ssize_t)
-    cdef int _fill(self, ResponseWriter out, Py_ssize_t end, ReadBatch late) except -1
+    cdef int _fill(self, ResponseWriter out, Py_ssize_t end, ReadBatch cold) except -1
 
     @cython.locals(
         fetch=Fetch,
@@ -91,7 +91,7 @@ cdef class ReadBatch:
         size=Py_ssize_t,
         at=Py_ssize_t,
     )
-    cdef Py_ssize_t _leave(self, ResponseWriter out, Py_ssize_t end, ReadBatch late) except -1
+    cdef Py_ssize_t _defer_cold(self, ResponseWriter out, Py_ssize_t end, ReadBatch cold) except -1
 
     cdef void _move(self, Py_ssize_t index, Py_ssize_t to) noexcept
 
@@ -104,7 +104,7 @@ cdef class ReadBatch:
         number="long long",
         entry="long long",
         done=int,
-        is_late=bint,
+        any_cold=bint,
     )
     cpdef int serve_batch(
         self,
@@ -115,7 +115,7 @@ cdef class ReadBatch:
         long long request_id,
         long long count_max,
         long long size_max,
-        list late=*,
+        list cold=*,
     ) except -1
 
 

@@ -1,4 +1,4 @@
-"""The fast-path reads of a batch: looked up, and answered in place.
+"""The fast-path reads of a batch: looked up, and served in place.
 
 On the fast path are reads of one entry by its id that fence nothing and wait for nothing. The length of a response is
 known from the index, so the response is put into the slot, in the order of arrival, before its entry is read; the
@@ -8,8 +8,8 @@ Data that is not in the page cache is not waited for: its reads go into another 
 when a background thread has waited for the disk.
 
 A record that cannot be read or does not verify is rare and may cost something: everything since the last fetch is
-answered again, one by one, on the slow path (bookie/reading.py), which determines the response code. The same path
-answers reads of entries that are not in the index.
+served again, one by one, on the slow path (bookie/reading.py), which determines the response code. The same path
+serves reads of entries that are not in the index.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError
 from bkbox.native import memory
-from bkbox.storage.entries.entry_reader import BROKEN, FETCHED, LATE, TOGETHER_MAX, Fetch, Range
+from bkbox.storage.entries.entry_reader import BROKEN, COLD, FETCHED, TOGETHER_MAX, Fetch, Range
 from bkbox.storage.index.memtable import EntryLocation, EntryLookup
 from bkbox.wire.v3_fast_path import (
     NO_LAC,
@@ -38,12 +38,12 @@ _V2_BATCH_HEAD_BYTES = 36
 _V2_BATCH_READ = 0x02070000
 _SIZE_BYTES = 4
 _TOGETHER_MAX = TOGETHER_MAX
-_BROKEN, _FETCHED, _LATE = BROKEN, FETCHED, LATE
+_BROKEN, _FETCHED, _COLD = BROKEN, FETCHED, COLD
 _NO_LAC = NO_LAC
 
 
 class ReadBatch:
-    """Takes the fast-path reads of one batch, and answers them.
+    """Collects the fast-path reads of one batch, and serves them.
 
     ``ranges``: the bytes that it has to read from the disk, if another batch found that they were not in the page
     cache.
@@ -74,7 +74,7 @@ class ReadBatch:
         lac_of: Callable[[int], int],
         slow: Callable[[int, int, int, int], bytes],
     ) -> None:
-        """``lac_of``: the LAC of a ledger to be sent beside its entries, NO_LAC for none.
+        """``lac_of``: the LAC of a ledger to be sent with its entries, NO_LAC for none.
 
         ``slow``: takes version, transaction id, ledger and entry, and returns the complete response.
         """
@@ -96,7 +96,7 @@ class ReadBatch:
 
     @property
     def served(self) -> int:
-        """Entries that were answered here since the start."""
+        """Entries that were served here since the start."""
         return self._fetch.fetched
 
     def _grow(self) -> None:
@@ -108,17 +108,17 @@ class ReadBatch:
         self._txn = _wider_unsigned(self._txn, capacity)
         self._capacity = capacity
 
-    # ---- taking -------------------------------------------------------------------------------------
+    # ---- adding -------------------------------------------------------------------------------------
 
-    def take(self, connection: int, version: int, ledger: int, entry: int) -> None:
+    def add_v2(self, connection: int, version: int, ledger: int, entry: int) -> None:
         """A read of version 2."""
-        self._take(connection, version, 0, ledger, entry)
+        self._add(connection, version, 0, ledger, entry)
 
-    def take_v3(self, connection: int, txn: int, ledger: int, entry: int) -> None:
+    def add_v3(self, connection: int, txn: int, ledger: int, entry: int) -> None:
         """A read of version 3."""
-        self._take(connection, 3, txn, ledger, entry)
+        self._add(connection, 3, txn, ledger, entry)
 
-    def _take(self, connection: int, version: int, txn: int, ledger: int, entry: int) -> None:
+    def _add(self, connection: int, version: int, txn: int, ledger: int, entry: int) -> None:
         index = self._used
         if index == self._capacity:
             self._grow()
@@ -135,10 +135,10 @@ class ReadBatch:
 
     # ---- responses ----------------------------------------------------------------------------------
 
-    def serve(self, out: ResponseWriter, late: ReadBatch | None = None) -> None:
-        """Answer everything that was taken, for each connection in the order of arrival. Raises EOFError.
+    def serve(self, out: ResponseWriter, cold: ReadBatch | None = None) -> None:
+        """Serve everything that was added, for each connection in the order of arrival. Raises EOFError.
 
-        ``late`` gets the reads that are not in the page cache; None: the disk is waited for.
+        ``cold`` gets the reads that are not in the page cache; None: the disk is waited for.
         """
         fetch = self._fetch
         self._lacs = {}
@@ -149,18 +149,18 @@ class ReadBatch:
         for index in range(self._used):
             connection = self._connection[index]
             if self._find(self._ledger[index], self._entry[index]):
-                size = self._answer_size(index)
+                size = self._response_size(index)
                 if fetch.count and (fetch.count == _TOGETHER_MAX or size > out.space(connection)):
-                    self._fill(out, index, late)
+                    self._fill(out, index, cold)
                 at = self._put_head(out, index, out.reserve(connection, size, 1))
                 fetch.add(self._ledger[index], self._entry[index], self._place, at)
             else:
-                answer = self._answer(index)
-                if fetch.count and len(answer) > out.space(connection):
-                    self._fill(out, index, late)
-                out.put(connection, answer, 1)
+                response = self._slow_response(index)
+                if fetch.count and len(response) > out.space(connection):
+                    self._fill(out, index, cold)
+                out.put(connection, response, 1)
         if fetch.count:
-            self._fill(out, self._used, late)
+            self._fill(out, self._used, cold)
         self._used = 0
         self.ranges = []
 
@@ -173,7 +173,7 @@ class ReadBatch:
         except DiskError:
             return False  # the slow path finds and reports it
 
-    def _answer(self, index: int) -> bytes:
+    def _slow_response(self, index: int) -> bytes:
         return self._slow(
             self._version[index], self._txn[index], self._ledger[index], self._entry[index]
         )
@@ -184,7 +184,7 @@ class ReadBatch:
             self._lacs[ledger] = lac = self._lac_of(ledger)
         return lac
 
-    def _answer_size(self, index: int) -> int:
+    def _response_size(self, index: int) -> int:
         length = self._place.length
         if self._version[index] == 2:
             return _V2_HEAD_BYTES + length
@@ -211,24 +211,24 @@ class ReadBatch:
         put_read_tail(buffer, at + length, lac)
         return at
 
-    def _fill(self, out: ResponseWriter, end: int, late: ReadBatch | None) -> None:
+    def _fill(self, out: ResponseWriter, end: int, cold: ReadBatch | None) -> None:
         """Fetch the entries of the responses since ``_begin``, of which the last one is before ``end``."""
-        done = self._fetch.fetch(out.slot, None if late is None else late.ranges)
-        if done == _LATE and late is not None:
+        done = self._fetch.fetch(out.slot, None if cold is None else cold.ranges)
+        if done == _COLD and cold is not None:
             out.rewind()
-            end_here = self._leave(out, end, late)
+            end_here = self._defer_cold(out, end, cold)
             done = self._fetch.fetch(out.slot)
         else:
             end_here = end
         if done == _BROKEN:
             out.rewind()
             for index in range(self._begin, end_here):
-                out.put(self._connection[index], self._answer(index), 1)
+                out.put(self._connection[index], self._slow_response(index), 1)
         out.mark()
         self._begin = end
 
-    def _leave(self, out: ResponseWriter, end: int, late: ReadBatch) -> int:
-        """Move the cold reads to ``late``, and put the other responses once more; returns their end, which is before
+    def _defer_cold(self, out: ResponseWriter, end: int, cold: ReadBatch) -> int:
+        """Move the cold reads to ``cold``, and put the other responses once more; returns their end, which is before
         ``end``.
         """
         fetch = self._fetch
@@ -238,8 +238,8 @@ class ReadBatch:
             connection = self._connection[index]
             if self._find(self._ledger[index], self._entry[index]):
                 number += 1
-                if fetch.is_late(number - 1):
-                    late._take(
+                if fetch.is_cold(number - 1):
+                    cold._add(
                         connection,
                         self._version[index],
                         self._txn[index],
@@ -247,11 +247,11 @@ class ReadBatch:
                         self._entry[index],
                     )
                     continue
-                size = self._answer_size(index)
+                size = self._response_size(index)
                 at = self._put_head(out, index, out.reserve(connection, size, 1))
                 fetch.add(self._ledger[index], self._entry[index], self._place, at)
             else:
-                out.put(connection, self._answer(index), 1)
+                out.put(connection, self._slow_response(index), 1)
             self._move(index, remaining)
             remaining += 1
         return remaining
@@ -274,12 +274,12 @@ class ReadBatch:
         request_id: int,
         count_max: int,
         size_max: int,
-        late: list[Range] | None = None,
+        cold: list[Range] | None = None,
     ) -> int:
-        """Answer a batch read of version 2: entries from ``first`` on, until one is not in the index.
+        """Serve a batch read of version 2: entries from ``first`` on, until one is not in the index.
 
         ``count_max``: entries at most, no bound if <= 0; ``size_max``: bytes of the frame at most, but for the first
-        entry. FETCHED if that is done. LATE if some of it is not in the page cache: ``late``, unless None, then has
+        entry. FETCHED if that is done. COLD if some of it is not in the page cache: ``cold``, unless None, then has
         the ranges. BROKEN: the slow path has to find the failure.
         """
         fetch = self._fetch
@@ -305,8 +305,8 @@ class ReadBatch:
         memory.put_i64(out.slot, at + 28, request_id)
         at += _V2_BATCH_HEAD_BYTES
         fetch.count = 0
-        fetch.waited = late is None
-        is_late = False
+        fetch.waited = cold is None
+        any_cold = False
         for number in range(count):  # not to ``first + count``, which need not be an id
             entry = first + number
             done = _FETCHED if self._find(ledger, entry) else _BROKEN
@@ -316,15 +316,15 @@ class ReadBatch:
                 fetch.add(ledger, entry, self._place, at)
                 at += self._place.length
                 if fetch.count == _TOGETHER_MAX or number == count - 1:
-                    done = fetch.fetch(out.slot, late)
+                    done = fetch.fetch(out.slot, cold)
             if done == _BROKEN:
                 out.rewind()
                 return _BROKEN
-            if done == _LATE:
-                is_late = True
-        if is_late:
+            if done == _COLD:
+                any_cold = True
+        if any_cold:
             out.rewind()
-            return _LATE
+            return _COLD
         return _FETCHED
 
 

@@ -1,9 +1,9 @@
 """Serves the reads of one disk: entries, batches, LACs, lists of entries.
 
-A ledger in limbo is never answered 'no such entry' or 'no such ledger'. An entry that the index has but whose record
-cannot be read is answered EIO. Three responses differ from Java's bookie on purpose. In limbo an entry that exists is
-served with EOK, without the LAC, which is not known. In limbo a request about the LAC or the whole ledger is answered
-EUNKNOWNLEDGERSTATE, together with the present data. An explicit LAC is EOK with or without an entry beside it.
+The response for a ledger in limbo is never 'no such entry' or 'no such ledger'. An entry that the index has but whose
+record cannot be read gets EIO. Three responses differ from Java's bookie on purpose. In limbo an entry that exists is
+served with EOK, without the LAC, which is not known. In limbo a request about the LAC or the whole ledger gets
+EUNKNOWNLEDGERSTATE, together with the present data. An explicit LAC is EOK with or without an entry.
 
 Source: protocol of versions 2 and 3 (READ_ENTRY, BATCH_READ_ENTRY, READ_LAC, GET_LIST_OF_ENTRIES_OF_LEDGER),
 ReadEntryProcessorV3.java, LongPollReadEntryProcessorV3.java, ReadLacProcessorV3.java.
@@ -23,13 +23,13 @@ from bkbox.base.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
 from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.bookie.admission import ABSENT, LedgerStatus
 from bkbox.bookie.lac import KnownLacs
-from bkbox.bookie.ledgers import Ledgers, standing
+from bkbox.bookie.ledgers import Ledgers, status_of
 from bkbox.bookie.plain_responses import Request, bare, on_v2
 from bkbox.bookie.read_group import ReadBatch
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError
 from bkbox.storage.disk.disk import DiskStore
-from bkbox.storage.entries.entry_reader import FETCHED, LATE, Range
+from bkbox.storage.entries.entry_reader import COLD, FETCHED, Range
 from bkbox.wire import v2, v3
 from bkbox.wire.availability import encode_folded, encode_runs
 from bkbox.wire.codes import Code
@@ -44,23 +44,23 @@ _LIST_BYTES_MAX = FRAME_BYTES_MAX - 128
 """Space for a list of entries in its response frame, bytes."""
 
 
-class LateReads:
+class ColdReads:
     """The cold reads of one group. ``batches``: connections and their batch reads."""
 
-    __slots__ = ("batch_ranges", "batches", "plain")
+    __slots__ = ("batch_ranges", "batches", "fast_reads")
 
-    def __init__(self, plain: ReadBatch) -> None:
-        self.plain = plain
+    def __init__(self, fast_reads: ReadBatch) -> None:
+        self.fast_reads = fast_reads
         self.batches: list[tuple[int, v2.BatchReadRequest]] = []
         self.batch_ranges: list[Range] = []
 
     def __bool__(self) -> bool:
-        return len(self.plain) > 0 or bool(self.batches)
+        return len(self.fast_reads) > 0 or bool(self.batches)
 
     @property
     def ranges(self) -> list[Range]:
         """The byte ranges that are not in the page cache."""
-        return self.plain.ranges + self.batch_ranges
+        return self.fast_reads.ranges + self.batch_ranges
 
 
 class Reader:
@@ -75,9 +75,9 @@ class Reader:
         self._lacs = lacs
         self._one_by_one = self.unknown = 0
         self._fetch = store.fetch()
-        self.plain = self._batch_of_reads()
+        self.fast_reads = self._batch_of_reads()
         """Collects fast-path reads and serves them."""
-        self._answers: dict[type[Request], Callable[..., bytes]] = {
+        self._responders: dict[type[Request], Callable[..., bytes]] = {
             v2.ReadRequest: self._entry_v2,
             v2.BatchReadRequest: self._batch_v2,
             v3.ReadRequest: self._entry_v3,
@@ -87,32 +87,32 @@ class Reader:
 
     @property
     def reads(self) -> int:
-        """Entries that were requested since the start; for ``unknown`` of them the bookie could not tell."""
-        return self._one_by_one + self.plain.served
+        """Entries that were requested since the start; for ``unknown`` of them the result was unknown."""
+        return self._one_by_one + self.fast_reads.served
 
     def _batch_of_reads(self) -> ReadBatch:
-        return ReadBatch(self._store.finder, self._fetch, self._plain_lac, self._plain)
+        return ReadBatch(self._store.finder, self._fetch, self._fast_path_lac, self._slow_response)
 
-    def late(self) -> LateReads:
+    def new_cold_reads(self) -> ColdReads:
         """An empty collection of cold reads."""
-        return LateReads(self._batch_of_reads())
+        return ColdReads(self._batch_of_reads())
 
-    def serve_cold_reads(self, late: LateReads, out: ResponseWriter) -> None:
-        """Answer cold reads; waits for the disk for data that is still not in the page cache. Raises EOFError."""
-        late.plain.serve(out)
-        for connection, request in late.batches:
-            self.answer_into(out, connection, request, Code.EOK)
+    def serve_cold_reads(self, cold_reads: ColdReads, out: ResponseWriter) -> None:
+        """Serve cold reads; waits for the disk for data that is still not in the page cache. Raises EOFError."""
+        cold_reads.fast_reads.serve(out)
+        for connection, request in cold_reads.batches:
+            self.put_response(out, connection, request, Code.EOK)
 
-    def answer_into(
+    def put_response(
         self,
         out: ResponseWriter,
         connection: int,
         request: Request,
         code: Code,
-        late: LateReads | None = None,
+        cold_reads: ColdReads | None = None,
     ) -> None:
-        """As ``answer``, into a response slot, or deferred as a cold read (``late`` None: waits for the disk). Raises
-        EOFError.
+        """As ``response``, into a response slot, or deferred as a cold read (``cold_reads`` None: waits for the disk).
+        Raises EOFError.
         """
         if (
             code is Code.EOK
@@ -120,8 +120,8 @@ class Reader:
             and request.version == v2.CURRENT_VERSION
             and request.entry_id >= 0
         ):
-            ranges: list[Range] | None = None if late is None else []
-            done = self.plain.serve_batch(
+            ranges: list[Range] | None = None if cold_reads is None else []
+            done = self.fast_reads.serve_batch(
                 out,
                 connection,
                 request.ledger_id,
@@ -131,17 +131,17 @@ class Reader:
                 min(request.max_size, BATCH_READ_BYTES_MAX),
                 ranges,
             )
-            if done == LATE and late is not None and ranges is not None:
-                late.batches.append((connection, request))
-                late.batch_ranges += ranges
+            if done == COLD and cold_reads is not None and ranges is not None:
+                cold_reads.batches.append((connection, request))
+                cold_reads.batch_ranges += ranges
                 return
             if done == FETCHED:
                 return
-        out.put(connection, self.answer(request, code), 1)
+        out.put(connection, self.response(request, code), 1)
 
-    def answer(self, request: Request, code: Code) -> bytes:
+    def response(self, request: Request, code: Code) -> bytes:
         """The response to a read that is not a long poll, admitted (EOK) or refused with ``code``."""
-        return self._answers[type(request)](request) if code is Code.EOK else bare(request, code)
+        return self._responders[type(request)](request) if code is Code.EOK else bare(request, code)
 
     # ---- entries ------------------------------------------------------------------------------------
 
@@ -149,12 +149,12 @@ class Reader:
         """Read one entry; -1 reads the last one. In limbo an existing entry is served and the rest is unknown."""
         try:
             record = self._ledgers.record(ledger)
-            wanted = entry_id
-            if wanted == -1 and record is not None:
-                wanted = self._store.last_entry_id(ledger)
+            target = entry_id
+            if target == -1 and record is not None:
+                target = self._store.last_entry_id(ledger)
             entry = (
-                self._store.read_entry(ledger, wanted)
-                if record is not None and wanted >= 0
+                self._store.read_entry(ledger, target)
+                if record is not None and target >= 0
                 else None
             )
         except DiskError as error:
@@ -171,7 +171,7 @@ class Reader:
         self._one_by_one += 1
         if entry is not None:
             return Code.EOK, entry
-        code = ABSENT[standing(record)]
+        code = ABSENT[status_of(record)]
         if code is Code.EUNKNOWNLEDGERSTATE:
             self.unknown += 1
         return code, None
@@ -184,15 +184,15 @@ class Reader:
 
     def _entry_v3(self, read: v3.ReadRequest) -> bytes:
         code, entry = self.entry(read.ledger_id, read.entry_id)
-        lac = None if entry is None or read.fencing else self._lac_beside(read.ledger_id)
+        lac = None if entry is None or read.fencing else self._lac_if_known(read.ledger_id)
         return v3.encode_response(
             v3.ReadResponse(read.header.txn_id, code, read.ledger_id, read.entry_id, entry, lac)
         )
 
-    def _lac_beside(self, ledger: int) -> int | None:
+    def _lac_if_known(self, ledger: int) -> int | None:
         """The known LAC, for a response that is also right without it."""
         try:
-            if standing(self._ledgers.record(ledger)) is LedgerStatus.LIMBO:
+            if status_of(self._ledgers.record(ledger)) is LedgerStatus.LIMBO:
                 return None
             return self._lacs.known(ledger)
         except DiskError as error:
@@ -237,16 +237,16 @@ class Reader:
 
     # ---- fast-path reads ----------------------------------------------------------------------------
 
-    def _plain(self, version: int, txn: int, ledger: int, entry: int) -> bytes:
+    def _slow_response(self, version: int, txn: int, ledger: int, entry: int) -> bytes:
         """The response to a fast-path read that needs the slow path: mostly 'no such entry'."""
         code = Code.EOK if ledger >= 0 and entry >= -1 else Code.EBADREQ
         if version < v3.CURRENT_VERSION:
-            return self.answer(v2.ReadRequest(version, 0, ledger, entry, None), code)
+            return self.response(v2.ReadRequest(version, 0, ledger, entry, None), code)
         header = v3.Header(Operation.READ_ENTRY, txn)
-        return self.answer(v3.ReadRequest(header, ledger, entry), code)
+        return self.response(v3.ReadRequest(header, ledger, entry), code)
 
-    def _plain_lac(self, ledger: int) -> int:
-        lac = self._lac_beside(ledger)
+    def _fast_path_lac(self, ledger: int) -> int:
+        lac = self._lac_if_known(ledger)
         return NO_LAC if lac is None else lac
 
     # ---- long polls -----------------------------------------------------------------------------------
@@ -266,10 +266,10 @@ class Reader:
         """The code that refuses a poll at once because no wait can help; EOK if one can. DiskError."""
         if poll.ledger_id < 0 or poll.entry_id < -1 or (poll.piggyback and poll.entry_id != -1):
             return Code.EBADREQ
-        code = ABSENT[standing(self._ledgers.record(poll.ledger_id))]
+        code = ABSENT[status_of(self._ledgers.record(poll.ledger_id))]
         return Code.EOK if code is Code.ENOENTRY else code
 
-    def answer_poll(self, poll: v3.ReadRequest, advanced_ms: int | None) -> bytes:
+    def poll_response(self, poll: v3.ReadRequest, advanced_ms: int | None) -> bytes:
         """The response to a long poll whose wait is over.
 
         ``advanced_ms``: when the advance of the LAC that ended it came, ms since 1970; None if something else ended it.
@@ -310,16 +310,16 @@ class Reader:
     # ---- a ledger as a whole --------------------------------------------------------------------------
 
     def _lac_v3(self, read: v3.ReadLacRequest) -> bytes:
-        return self.answer_lac(read, None)
+        return self.lac_response(read, None)
 
-    def answer_lac(self, read: v3.ReadLacRequest, durable_entry: int | None) -> bytes:
-        """``durable_entry`` -1: the ledger had no entry here, or its last entry cannot be told."""
+    def lac_response(self, read: v3.ReadLacRequest, durable_entry: int | None) -> bytes:
+        """``durable_entry`` -1: the ledger had no entry here, or its last entry is unknown."""
         packet = None
         code, last = self.entry(read.ledger_id, -1)
         if code in (Code.EOK, Code.ENOENTRY):
             code, packet = self._explicit_lac(read.ledger_id, code)
         if code is Code.ENOLEDGER:
-            code = Code.ENOENTRY  # Java's bookie does not tell them apart here
+            code = Code.ENOENTRY  # Java's bookie does not distinguish them here
         if code is Code.EIO:
             return bare(read, code)
         record = self._ledgers.record(read.ledger_id)
@@ -337,7 +337,7 @@ class Reader:
         )
 
     def last_entry(self, ledger: int) -> int:
-        """The last entry of a ledger, -1 if it has none or this cannot be told."""
+        """The last entry of a ledger, -1 if it has none or it is unknown."""
         try:
             return self._store.last_entry_id(ledger)
         except DiskError as error:
@@ -354,7 +354,7 @@ class Reader:
         """The explicit LAC packet; without one the code is the result of the look-up of the last entry."""
         try:
             packet = self._store.explicit_lac(ledger)
-            if standing(self._ledgers.record(ledger)) is LedgerStatus.LIMBO:
+            if status_of(self._ledgers.record(ledger)) is LedgerStatus.LIMBO:
                 return Code.EUNKNOWNLEDGERSTATE, packet
         except DiskError as error:
             self._limited_log.log(

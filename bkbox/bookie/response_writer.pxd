@@ -32,7 +32,7 @@ cdef class ResponseWriter:
 
     cdef void _begin(self, unsigned int connection) noexcept
 
-    cdef int _take_slot(self, Py_ssize_t size) except -1
+    cdef int _next_slot(self, Py_ssize_t size) except -1
 
     @cython.locals(at=Py_ssize_t)
     cpdef put(self, unsigned int connection, const unsigned char[::1] data, unsigned int frames)

@@ -2,7 +2,7 @@
 
 Space is reserved before a response is made, so that it can be made in place: an entry is read from the disk straight
 to where the front-end sends it from. The header of a segment always counts everything reserved. So all reserved space
-has to be filled before the next ``reserve`` that may take another slot; ``space`` tells whether it will.
+has to be filled before the next ``reserve`` that may need another slot, which ``space`` predicts.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class ResponseWriter:
         """
         if self._segment < 0 or connection != self._connection:
             if size + _HEADER_BYTES > self.limit - self.used:
-                self._take_slot(size)
+                self._next_slot(size)
             self._begin(connection)
         elif size > self.limit - self.used:
-            self._take_slot(size)
+            self._next_slot(size)
             self._begin(connection)
         at = self.used
         self.used = at + size
@@ -87,14 +87,14 @@ class ResponseWriter:
         self.used += _HEADER_BYTES
         memory.put_u32(self.slot, self._segment, connection)
 
-    def _take_slot(self, size: int) -> None:
+    def _next_slot(self, size: int) -> None:
         view = self._more(self.used)
         self._mark_beginning()
         self.view = view
         self.slot = view
         self.limit = min(len(view), max(_FILL_BYTES, size + _HEADER_BYTES))
         if size + _HEADER_BYTES > self.limit:
-            raise BugError(f"an answer of {size} bytes for a slot of {len(view)}")
+            raise BugError(f"a response of {size} bytes for a slot of {len(view)}")
 
     def put(self, connection: int, data: bytes, frames: int) -> None:
         """Put complete responses."""

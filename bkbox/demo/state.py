@@ -15,7 +15,7 @@ from bkbox.demo.output import Output
 from bkbox.demo.source import Source, Stored
 from bkbox.demo.writing import Writing
 from bkbox.errors import DemoFailedError
-from bkbox.protocol.events import Answer
+from bkbox.protocol.events import RequestStatus
 
 _NOT_YET = LedgerId(0)
 _READS_AT_ONCE = 64
@@ -69,7 +69,7 @@ class StepResult:
 class DemoReport:
     """One bookie's response about an entry."""
 
-    answer: Answer
+    answer: RequestStatus
     data: bytes | None
 
 

@@ -7,6 +7,6 @@ from bkbox.frontend.server import Frontend
 from bkbox.ipc.child import begin
 
 if __name__ == "__main__":
-    begun = begin("frontend")
-    logs.begin("frontend", logs.LogSettings.from_text(begun.log))
-    Frontend(begun.control).run()
+    child = begin("frontend")
+    logs.begin("frontend", logs.LogSettings.from_text(child.log))
+    Frontend(child.control).run()

@@ -1,7 +1,7 @@
 """One client connection: its slow path (frontend/loop/connection.py has the rest).
 
-Every frame that is not a fast-path request for a known ledger goes through Intake, one at a time and in the order of
-arrival. A connection that sends a frame which cannot be decoded is closed, as BookKeeper's bookie does.
+Every frame that is not a fast-path request for a known ledger goes through RequestRouter, one at a time and in the
+order of arrival. A connection that sends a frame which cannot be decoded is closed, as BookKeeper's bookie does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bkbox.wire.frames import PREFIX_BYTES
 class SlotRouter(Router, Protocol):
     """A router on which a session can wait."""
 
-    def await_place(self, waiter: SlotWaiter) -> None:
+    def await_route(self, waiter: SlotWaiter) -> None:
         """Registers a waiter: its ``on_slot_free`` is called when ``route`` may have another result."""
 
 
@@ -58,18 +58,18 @@ class ClientSession(Connection):
     def refresh_permissions(self) -> None:
         """Refreshes what its client may do."""
         if self.authorizer is not None:
-            self.allows = self.authorizer.plain
+            self.allows = self.authorizer.fast_paths
 
     def handle_slow_path(self, frame: memoryview) -> bool:
         body = frame[PREFIX_BYTES:]
         CURRENT_CONNECTIONS.set(self._numbers)
         try:
-            target = self._request_router.take(body)
+            target = self._request_router.dispatch(body)
         finally:  # later log lines must not name a connection that this frame has closed
             CURRENT_CONNECTIONS.set(None)
         self.is_v3 = self._request_router.tries_v3
         if target is None:
-            self._router.await_place(self)
+            self._router.await_route(self)
             return False
         if isinstance(target, bytes):
             if target:

@@ -1,12 +1,12 @@
 """The front-end's end of the link to one disk worker: sends batches of frames, receives batches of responses.
 
-Frames of one event-loop iteration share a slot and are sent at its end. When no slot is free, the sessions that wanted
-one stop reading and are told when to continue: that is the backpressure from a slow disk to its clients. When the
-worker dies, every request without a response is still in the request slots. Each of those frames is answered with EIO,
+Frames of one event-loop iteration share a slot and are sent at its end. When no slot is free, the sessions that need
+one stop reading and are notified when to continue: that is the backpressure from a slow disk to its clients. When the
+worker dies, every request without a response is still in the request slots. Each of those frames gets EIO,
 because it is unknown whether it was carried out (inflight_requests.py).
 
 A response slot is read in place and released after the iteration, when all of it is sent or copied. For a group with
-further responses to come, the link remembers just enough of the received responses to tell which requests they answer.
+further responses to come, the link remembers just enough of the received responses to match them to their requests.
 
 A long poll outlives its batch. The link remembers it from submit() to its response, with the response to send if the
 worker dies. Once its batch is done a long poll only waits, so its session no longer counts it as in flight.
@@ -19,7 +19,7 @@ from collections import Counter
 from struct import iter_unpack
 from typing import Protocol
 
-from bkbox.frontend.inflight_requests import answered_txn, refusals
+from bkbox.frontend.inflight_requests import refusals, response_txn
 from bkbox.frontend.loop.connection import Connection
 from bkbox.frontend.loop.request_sender import RequestSender
 from bkbox.ipc import link as wire
@@ -45,13 +45,13 @@ class DiskLink(RequestSender):
     """One attached worker: everything that is not on the per-batch path (which is in loop/request_sender.py)."""
 
     __slots__ = (
-        "_answer_area",
-        "_answered",
-        "_gone",
+        "_closed_connections",
         "_owner",
+        "_partial_responses",
         "_polls",
         "_polls_in",
         "_request_area",
+        "_response_area",
         "_sessions",
         "disk",
         "in_service",
@@ -68,14 +68,14 @@ class DiskLink(RequestSender):
         self._owner = owner
         self._sessions = sessions
         self._request_area = SlotArea.create("bkbox-requests")
-        self._answer_area = SlotArea.create("bkbox-answers")
-        self._answered: dict[int, list[bytes]] = {}
+        self._response_area = SlotArea.create("bkbox-responses")
+        self._partial_responses: dict[int, list[bytes]] = {}
         self._polls: dict[int, dict[int, bytes]] = {}
         self._polls_in: dict[int, Counter[int]] = {}
-        self._gone: list[int] = []
+        self._closed_connections: list[int] = []
         sock.setblocking(False)
-        wire.send_hello(sock, self._request_area.fd, self._answer_area.fd)
-        super().__init__(sock, self._request_area.slots, self._answer_area.slots, sessions)
+        wire.send_hello(sock, self._request_area.fd, self._response_area.fd)
+        super().__init__(sock, self._request_area.slots, self._response_area.slots, sessions)
 
     # ---- requests -----------------------------------------------------------------------------------
 
@@ -97,19 +97,19 @@ class DiskLink(RequestSender):
     def forget(self, connection: int) -> None:
         """Drops the long polls of a connection that is closed."""
         if self._polls.pop(connection, None) is not None and not self.closed:
-            self._gone.append(connection)
-            self._tell_gone()
+            self._closed_connections.append(connection)
+            self._report_closed()
 
-    def _tell_gone(self) -> None:
-        while self._gone and self.lane.put_closed(self._gone[-1]):
-            self._gone.pop()
-        if self._gone:
+    def _report_closed(self) -> None:
+        while self._closed_connections and self.lane.put_closed(self._closed_connections[-1]):
+            self._closed_connections.pop()
+        if self._closed_connections:
             self.watches_done = True
 
     # ---- messages from the worker -------------------------------------------------------------------
 
     def other(self, kind: int, flag: int, slot: int, used: int) -> None:
-        filled = self._answer_area.slots[slot]
+        filled = self._response_area.slots[slot]
         if kind == wire.POLLED:
             for connection, _count, frames in segments(filled, used):
                 self._end_polls(connection, frames)
@@ -121,29 +121,33 @@ class DiskLink(RequestSender):
                 self._owner.listed(self.disk)
 
     def remember(self, group: int, slot: int, used: int) -> None:
-        self._answered.setdefault(group, []).append(heads(self._answer_area.slots[slot], used))
+        self._partial_responses.setdefault(group, []).append(
+            heads(self._response_area.slots[slot], used)
+        )
         self.watches_done = True
 
     def done(self, mask: int, group: int) -> None:
-        self._answered.pop(group, None)
+        self._partial_responses.pop(group, None)
         for slot in list(self._polls_in):
             if mask >> slot & 1:
                 self._park(slot)
-        self._tell_gone()
-        self.watches_done = bool(self._answered or self._polls_in or self._gone)
+        self._report_closed()
+        self.watches_done = bool(
+            self._partial_responses or self._polls_in or self._closed_connections
+        )
 
     def _park(self, slot: int) -> None:
         """Takes the long polls of this slot out of their sessions' in-flight counts: their batch is done."""
         for connection, count in self._polls_in.pop(slot).items():
             session = self._sessions.get(connection)
             if session is not None:
-                session.settle(count)
+                session.release(count)
 
     def _end_polls(self, connection: int, frames: memoryview) -> None:
         polls = self._polls.get(connection)
         if polls is not None:
-            for answer in bodies(frames, len(frames)):
-                polls.pop(answered_txn(answer), None)
+            for response in bodies(frames, len(frames)):
+                polls.pop(response_txn(response), None)
             if not polls:
                 del self._polls[connection]
         self._polled(connection, frames)
@@ -163,22 +167,22 @@ class DiskLink(RequestSender):
         self.in_service = False
         self._owner.lost(self.disk)
         self.sock.close()
-        answered = (
+        responses = (
             segment
-            for kept in self._answered.values()
-            for part in kept
+            for parts in self._partial_responses.values()
+            for part in parts
             for segment in segments(memoryview(part), len(part))
         )
-        for connection, count, frames in refusals(self.unanswered(), answered):
+        for connection, count, frames in refusals(self.pending_requests(), responses):
             session = self._sessions.get(connection)
             if session is not None:
-                session.answered(memoryview(frames), count)
+                session.on_responses(memoryview(frames), count)
         for slot in list(self._polls_in):
             self._park(slot)
         for connection, polls in self._polls.items():
             self._polled(connection, memoryview(b"".join(polls.values())))
         self._polls.clear()
-        self._answered.clear()
+        self._partial_responses.clear()
         self._request_area.close()
-        self._answer_area.close()
+        self._response_area.close()
         self.go_on()

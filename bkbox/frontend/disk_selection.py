@@ -26,8 +26,8 @@ class DiskSelection:
         """Chooses a disk. ``free``: bytes free per disk, at least one. If no disk has space, all weigh the same."""
         nothing_known = not any(free.values())
         total = 0
-        for disk, room in free.items():
-            weight = _SOME if nothing_known else room
+        for disk, free_bytes in free.items():
+            weight = _SOME if nothing_known else free_bytes
             total += weight
             self._credits[disk] = self._credits.get(disk, 0) + weight
         chosen = max(free, key=self._credits.__getitem__)

@@ -13,17 +13,17 @@ def space_of(paths: Iterable[str]) -> Space:
     """Bytes free for an unprivileged process, and bytes in total. A disk that is gone counts as no space; raises
     DiskError only if all are gone."""
     spaces: dict[int, Space] = {}
-    gone: DiskError | None = None
+    missing: DiskError | None = None
     for path in paths:
         try:
             device, found = os.stat(path).st_dev, os.statvfs(path)
         except OSError as error:
-            gone = DiskError(f"size of {path}: {error.strerror}")
+            missing = DiskError(f"size of {path}: {error.strerror}")
             continue
         unit = found.f_frsize
         spaces[device] = Space(unit * found.f_bavail, unit * found.f_blocks)
-    if gone is not None and not spaces:
-        raise gone
+    if missing is not None and not spaces:
+        raise missing
     return Space(
         sum(space.free for space in spaces.values()), sum(space.total for space in spaces.values())
     )

@@ -1,10 +1,10 @@
-"""Finds the requests in flight that a dead worker has not answered.
+"""Finds the requests in flight that a dead worker has not responded to.
 
 A worker reports slots as done together with the last responses to their requests. Where the responses need several
-messages, a worker that dies in between leaves slots that are not done, though some of their requests were answered. No
-request may be answered twice: a client would take the second response for that to its next request, or for a broken
+messages, a worker that dies in between leaves slots that are not done, though some of their requests have responses. No
+request may get two responses: a client would take the second response for that to its next request, or for a broken
 connection. Version 2 matches responses by operation and ids, so several requests may have the same key; version 3
-matches by transaction id. Long polls are in no batch: the link remembers and answers them.
+matches by transaction id. Long polls are in no batch: the link remembers them and responds.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ _Key = tuple[int, int, bytes | int]
 
 
 def refusals(
-    requests: Iterable[Segment], answered: Iterable[Segment]
+    requests: Iterable[Segment], responses: Iterable[Segment]
 ) -> Iterator[tuple[int, int, bytes]]:
     """Yields (connection, count, frames) of EIO responses to those of ``requests`` that have none.
 
-    ``requests``: in the order of sending. ``answered``: the frames, or their ``heads``, of the responses to requests
-    among these. Requests with the same key count as answered in the order of sending.
+    ``requests``: in the order of sending. ``responses``: the frames, or their ``heads``, of the responses to requests
+    among these. Responses with the same key are matched in the order of sending.
     """
     left = Counter(
-        _key(connection, answer)
-        for connection, _count, frames in answered
-        for answer in bodies(frames, len(frames))
+        _key(connection, response)
+        for connection, _count, frames in responses
+        for response in bodies(frames, len(frames))
     )
     for connection, _count, frames in requests:
         refused = []
         for body in bodies(frames, len(frames)):
-            answer = _refusal(body)
-            if answer is None:
+            response = _refusal(body)
+            if response is None:
                 continue
-            key = _key(connection, memoryview(answer)[PREFIX_BYTES:])
+            key = _key(connection, memoryview(response)[PREFIX_BYTES:])
             if left[key]:
                 left[key] -= 1
             else:
-                refused.append(answer)
+                refused.append(response)
         if refused:
             yield connection, len(refused), b"".join(refused)
 
@@ -66,18 +66,18 @@ def _refusal(body: memoryview) -> bytes | None:
     return v3.encode_response(v3.refusal(request, Code.EIO))
 
 
-def _key(connection: int, answer: memoryview) -> _Key:
-    if answer[0] < v3.FIRST_BYTE_MIN:
-        return connection, answer[_OPCODE], bytes(answer[_IDS])
-    return connection, -1, answered_txn(answer)
+def _key(connection: int, response: memoryview) -> _Key:
+    if response[0] < v3.FIRST_BYTE_MIN:
+        return connection, response[_OPCODE], bytes(response[_IDS])
+    return connection, -1, response_txn(response)
 
 
-def answered_txn(answer: memoryview) -> int:
+def response_txn(response: memoryview) -> int:
     """The transaction id in a version 3 response made by a bkbox bookie: the header comes first, with a size of one
     byte."""
-    txn: int = protobuf.decode(HEADER, answer[_HEADER_AT : _header_end(answer)])["txnId"]
+    txn: int = protobuf.decode(HEADER, response[_HEADER_AT : _header_end(response)])["txnId"]
     return txn
 
 
-def _header_end(answer: memoryview) -> int:
-    return _HEADER_AT + answer[_HEADER_AT - 1]
+def _header_end(response: memoryview) -> int:
+    return _HEADER_AT + response[_HEADER_AT - 1]

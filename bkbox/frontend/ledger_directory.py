@@ -25,7 +25,7 @@ MIGRATING = 1 << 30
 class Purpose(Enum):
     """The effect of a request for a ledger that is on no disk yet."""
 
-    WRITE = "an ordinary add: creates it"
+    WRITE = "a normal add: creates it"
     WRITE_LAC = "writes the LAC: creates it"
     RECOVER = "a fence or a recovery add: creates it, even where no new ledgers are wanted"
     READ = "reads: there is no such ledger"
@@ -119,7 +119,7 @@ class LedgerDirectory:
         for ledger in ledgers:
             self._table.put(ledger, disk)
 
-    def hold(self, ledger: int) -> int:
+    def mark_migrating(self, ledger: int) -> int:
         """Marks the ledger as migrating between two disks; returns its previous disk number."""
         return self._table.put(ledger, MIGRATING)
 
@@ -132,16 +132,16 @@ class LedgerDirectory:
             self._coming_over = LedgerTable()
 
     def find(self, ledger: int) -> int | None:
-        """The disk number of a ledger, HELD while it migrates, or None if no list names it."""
+        """The disk number of a ledger, MIGRATING while it migrates, or None if no list names it."""
         disk = self._table.get(ledger)
         return disk if disk >= 0 else None
 
     def route(
         self, ledger: int, purpose: Purpose, links: Mapping[int, Link], *, new_ledgers: bool
     ) -> int | Code:
-        """The number of the disk that a request goes to (HELD: between two), or the code to answer it with.
+        """The number of the disk that a request goes to (MIGRATING: between two), or the code to refuse it with.
 
-        ``links``: the links to the workers by disk number. ``new_ledgers``: ordinary writes may create ledgers.
+        ``links``: the links to the workers by disk number. ``new_ledgers``: normal writes may create ledgers.
         """
         if ledger < 0:
             return Code.EBADREQ
@@ -180,7 +180,9 @@ class LedgerDirectory:
         }
         if not candidates:
             return Unroutable.NO_DISK
-        takers = {number: free for number, free in candidates.items() if writable[number]}
-        chosen = self._spread.choose(takers or candidates)
+        writable_candidates = {
+            number: free for number, free in candidates.items() if writable[number]
+        }
+        chosen = self._spread.choose(writable_candidates or candidates)
         self.record(chosen, (ledger,))
         return chosen

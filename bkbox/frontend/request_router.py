@@ -1,11 +1,11 @@
-"""Dispatches each request of a connection: answers it at once, or names the disk that has to carry it out.
+"""Dispatches each request of a connection: responds at once, or names the disk that has to carry it out.
 
-Both protocol versions share one port and are told apart as BookKeeper's bookie does (BookieProtoEncoding.java): a
+Both protocol versions share one port and are distinguished as BookKeeper's bookie does (BookieProtoEncoding.java): a
 connection is version 3 until the first body that does not decode as such, and version 2 from then on, for good. A
 first byte below 8 decides at once. A version 3 message without the part of its operation closes the connection
 (FrameError), as does whatever version 2 cannot decode.
 
-Answered here: authentication (it is over, or off: the plugin AuthDisabledPlugin accepts), START_TLS (too late, or off:
+Handled here: authentication (it is over, or off: the plugin AuthDisabledPlugin accepts), START_TLS (too late, or off:
 refused), operations that exist in name only, unknown versions, requests that the client is not permitted, the size of
 the bookie, and every request that has no disk.
 """
@@ -32,7 +32,7 @@ class Router(Protocol):
     """The interface of the front-end that a session uses."""
 
     def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
-        """The link to send a request to, or the code to answer it with; None: not yet."""
+        """The link to send a request to, or the code to refuse it with; None: not yet."""
 
     def space(self) -> Space:
         """Space on the bookie's disks, in bytes. Raises DiskError."""
@@ -63,7 +63,7 @@ class RequestRouter:
         self.tries_v3 = True
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
-    def take(self, body: memoryview) -> RoutedRequest | bytes | None:
+    def dispatch(self, body: memoryview) -> RoutedRequest | bytes | None:
         """The disk that a request goes to, or its response where no disk is needed. None: it has to wait, and nothing
         was done with it.
 
@@ -76,13 +76,13 @@ class RequestRouter:
                 except EncodingError:
                     self.tries_v3 = False
                 else:
-                    return self._take_v3(request)
+                    return self._dispatch_v3(request)
             self.tries_v3 = False
-        return self._take_v2(body)
+        return self._dispatch_v2(body)
 
     # ---- version 2 ----------------------------------------------------------------------------------
 
-    def _take_v2(self, body: memoryview) -> RoutedRequest | bytes | None:
+    def _dispatch_v2(self, body: memoryview) -> RoutedRequest | bytes | None:
         header = v2.peek_request(body)
         if isinstance(header, v2.BadVersion):
             return v2.encode_response(v2.bad_version_response(header))
@@ -112,7 +112,7 @@ class RequestRouter:
 
     # ---- version 3 ----------------------------------------------------------------------------------
 
-    def _take_v3(self, request: v3.Request) -> RoutedRequest | bytes | None:
+    def _dispatch_v3(self, request: v3.Request) -> RoutedRequest | bytes | None:
         if isinstance(request, v3.AuthRequest):
             response = v3.AuthResponse(request.header, Code.EOK, _AUTH_DISABLED)
             return v3.encode_response(response)

@@ -5,8 +5,8 @@ resulted: one write per connection with responses, one message per disk with req
 few system calls for one request as for thousands.
 
 Its only lasting state is the directory of ledgers, which it rebuilds from the workers. A request for a disk that is
-out of service is answered with EIO: 'unknown', never 'no such entry'. While the bytes buffered for clients are close
-to FRONTEND_BUFFERED_BYTES_MAX, reads are answered with ETOOMANYREQUESTS: nothing was done with them.
+out of service gets EIO: 'unknown', never 'no such entry'. While the bytes buffered for clients are close
+to FRONTEND_BUFFERED_BYTES_MAX, reads get ETOOMANYREQUESTS: nothing was done with them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bkbox.base.text import error_text, quoted
 from bkbox.errors import AuthenticationError, DiskError, FrameError
 from bkbox.frontend.access.access_policy import AccessPolicy
 from bkbox.frontend.access.authorization import Authorizer
-from bkbox.frontend.access.ledger_verification import PATIENCE_S, Finding, LedgerVerification
+from bkbox.frontend.access.ledger_verification import CHECK_TIMEOUT_S, Finding, LedgerVerification
 from bkbox.frontend.client_session import ClientSession
 from bkbox.frontend.disk_link import DiskLink
 from bkbox.frontend.disk_space import space_of
@@ -81,14 +81,14 @@ class Frontend:
         self._control = Channel(control)
         self._handlers = Handlers()
         self._register(self._handlers)
-        self._turns = EventLoop(FRONTEND_BUFFERED_BYTES_MAX, self._end)
+        self._loop = EventLoop(FRONTEND_BUFFERED_BYTES_MAX, self._end)
         self._links: dict[int, DiskLink] = {}
         self._sessions: dict[int, Connection] = {}
         self._numbers = itertools.count(1)
         self._open: messages.OpenFrontend | None = None
-        self._places = LedgerDirectory((), self._turns.common.routes)
-        self._holds = PausedLedgers(time.monotonic, MIGRATION_PAUSE_MAX_S)
-        self._vouching = LedgerVerification(self._decides, self._check, time.monotonic)
+        self._directory = LedgerDirectory((), self._loop.common.routes)
+        self._paused = PausedLedgers(time.monotonic, MIGRATION_PAUSE_MAX_S)
+        self._verification = LedgerVerification(self._decides, self._check, time.monotonic)
         self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
         self._new_ledgers = True
@@ -99,20 +99,20 @@ class Frontend:
         self._buckets = Buckets()
         self._peers = Peers()
         self._cpu_budget = ConnectionCpuBudget(
-            time.monotonic, time.thread_time, lambda: self._turns.recent_fast_turns > 0
+            time.monotonic, time.thread_time, lambda: self._loop.recent_fast_turns > 0
         )
-        self._penalty: ProtocolErrorThrottle[tuple[socket.socket, str, str]] = (
+        self._error_throttle: ProtocolErrorThrottle[tuple[socket.socket, str, str]] = (
             ProtocolErrorThrottle(time.monotonic)
         )
-        self._door: HandshakePool | None = None
-        self._timeouts = TimeoutSettings(
+        self._handshake_pool: HandshakePool | None = None
+        self._timeouts = ConnectionTimeouts(
             self._authenticated_sessions, self._close_timed_out, time.monotonic
         )
-        room = self._turns.common
-        self._shedding = MemoryPressure(
-            room, self._authenticated_sessions, self._close_timed_out, time.monotonic
+        allowed = self._loop.common
+        self._memory_pressure = MemoryPressure(
+            allowed, self._authenticated_sessions, self._close_timed_out, time.monotonic
         )
-        self._chores_s = self._next_timer_s = 0.0
+        self._housekeeping_s = self._next_timer_s = 0.0
         self._listener: socket.socket | None = None
         self._handshake_timeout_s = 10.0
         self._listens = False
@@ -121,14 +121,14 @@ class Frontend:
 
     def run(self) -> None:
         """Serves until the supervisor sends Stop or its channel is closed."""
-        self._turns.watch(self._control, self._command)
+        self._loop.watch(self._control, self._command)
         try:
             while self._running:
-                woken = self._holds.tick()  # woken waiters resume at the end of this iteration
+                woken = self._paused.tick()  # woken waiters resume at the end of this iteration
                 now_s = time.monotonic()
                 if now_s >= self._next_timer_s:
                     self._run_timers(now_s)
-                self._turns.turn(0 if woken else self._wait_s(now_s))
+                self._loop.turn(0 if woken else self._wait_s(now_s))
         except EOFError:
             log.warning("the supervisor is gone")
         finally:
@@ -136,20 +136,20 @@ class Frontend:
 
     def _run_timers(self, now_s: float) -> None:
         """Runs the timers that need not run in every iteration, and computes when they are due again."""
-        if now_s >= self._chores_s:
+        if now_s >= self._housekeeping_s:
             self._run_housekeeping(now_s)
-        if self._door is not None:
-            self._door.tick()
-        self._vouching.tick()
-        for come in self._penalty.over():
-            self._receive(*come)
+        if self._handshake_pool is not None:
+            self._handshake_pool.tick()
+        self._verification.tick()
+        for delayed in self._error_throttle.pop_expired():
+            self._receive(*delayed)
         if self._accept_from_s is not None and now_s >= self._accept_from_s:
             self._accept()
         waits = (
-            self._chores_s - now_s if self._sessions else None,
-            None if self._door is None else self._door.wait_s(),
-            self._penalty.wait_s(),
-            self._vouching.wait_s(),
+            self._housekeeping_s - now_s if self._sessions else None,
+            None if self._handshake_pool is None else self._handshake_pool.wait_s(),
+            self._error_throttle.wait_s(),
+            self._verification.wait_s(),
             None if self._accept_from_s is None else self._accept_from_s - now_s,
         )
         self._next_timer_s = now_s + min(
@@ -162,28 +162,28 @@ class Frontend:
 
     def _run_housekeeping(self, now_s: float) -> None:
         self._timeouts.tick()
-        self._shedding.tick()
-        waits = self._timeouts.wait_s(), self._shedding.wait_s()
-        self._chores_s = now_s + min(wait for wait in waits if wait is not None)
+        self._memory_pressure.tick()
+        waits = self._timeouts.wait_s(), self._memory_pressure.wait_s()
+        self._housekeeping_s = now_s + min(wait for wait in waits if wait is not None)
 
     def _wait_s(self, now_s: float) -> float:
-        held_s = self._holds.wait_s()
-        beside_s = max(0.0, self._next_timer_s - now_s)
-        return beside_s if held_s is None else min(beside_s, held_s)
+        paused_s = self._paused.wait_s()
+        timers_s = max(0.0, self._next_timer_s - now_s)
+        return timers_s if paused_s is None else min(timers_s, paused_s)
 
     def _close(self) -> None:
         if self._listener is not None:
             self._listener.close()
-        if self._door is not None:
-            self._door.close()
-        for sock, _, _ in self._penalty.clear():
+        if self._handshake_pool is not None:
+            self._handshake_pool.close()
+        for sock, _, _ in self._error_throttle.clear():
             sock.close()
         for session in self._sessions.values():
             session.close()
         for link in self._links.values():
             link.sock.close()
         self._control.close()
-        self._turns.close()
+        self._loop.close()
 
     def _end(self, session: Connection, error: Exception) -> None:
         assert isinstance(session, ClientSession)
@@ -197,12 +197,12 @@ class Frontend:
                 extra={"trace": trace.name(session.number)},
             )
         if isinstance(error, FrameError):
-            self._penalty.record_error(session.host)
+            self._error_throttle.record_error(session.host)
         self._peers.leave(session.host)
         if session.authorizer is not None:
             self._give_back(session.authorizer)
-            self._vouching.forget(session.number)
-        del self._turns.streams[session.sock.fileno()]
+            self._verification.forget(session.number)
+        del self._loop.streams[session.sock.fileno()]
         del self._sessions[session.number]
         session.close()
         for link in self._links.values():
@@ -228,7 +228,7 @@ class Frontend:
         handlers.on(messages.NewLedgers, self._set_new_ledgers)
         handlers.on(messages.LedgerChecked, self._on_ledger_checked)
         handlers.on(messages.OverQuota, self._mark_over_quota)
-        handlers.on(messages.HoldLedger, self._hold_ledger)
+        handlers.on(messages.PauseLedger, self._hold_ledger)
         handlers.on(messages.PlaceLedger, self._place_ledger)
         handlers.on(messages.DiskJoins, self._on_disk_joins)
         handlers.on(messages.DiskLeaves, self._on_disk_leaves)
@@ -237,39 +237,41 @@ class Frontend:
         handlers.on(messages.Stop, self._stop)
 
     def _command(self) -> None:
-        reply = self._handlers.answer(*self._control.receive())
+        reply = self._handlers.handle(*self._control.receive())
         if reply is not None:
             self._control.send(reply)
 
     def _open_port(self, order: messages.OpenFrontend, fd: int) -> None:
         self._open = order
         self._paths = dict(zip(order.disks, order.disk_paths, strict=True))
-        self._places = LedgerDirectory(order.disks, self._turns.common.routes)
-        self._awaited = {self._places.disks.index(disk) for disk in order.attached}
+        self._directory = LedgerDirectory(order.disks, self._loop.common.routes)
+        self._awaited = {self._directory.disks.index(disk) for disk in order.attached}
         self._listener = socket.socket(fileno=os.dup(fd))
         self._apply_limits({name: getattr(order, name) for name in _BOUNDS})
-        if not self._awaited:  # no disk is in service: the port is open all the same, and says so
+        if (
+            not self._awaited
+        ):  # no disk is in service: the port is open all the same, and responds with errors
             self._listen()
 
     def _set_access_policy(self, order: messages.SetAccessPolicy) -> None:
         self._admit(AccessPolicy.from_order(order.payload))
 
     def _attach_disk(self, order: messages.AttachDisk, fd: int) -> None:
-        self._attach(self._places.disks.index(order.disk), socket.socket(fileno=os.dup(fd)))
+        self._attach(self._directory.disks.index(order.disk), socket.socket(fileno=os.dup(fd)))
 
     def _on_disk_unavailable(self, call: messages.DiskUnavailable) -> None:
-        self._places.on_list_lost(self._places.disks.index(call.disk))
+        self._directory.on_list_lost(self._directory.disks.index(call.disk))
 
     def _set_new_ledgers(self, order: messages.NewLedgers) -> None:
         self._new_ledgers = order.allowed
-        self._places.set_free_space(order.free, order.closed)
+        self._directory.set_free_space(order.free, order.closed)
 
     def _on_ledger_checked(self, found: messages.LedgerChecked) -> None:
-        self._vouching.found(found.ledger, Finding(found.finding), found.payload)
+        self._verification.found(found.ledger, Finding(found.finding), found.payload)
 
     def _mark_over_quota(self, order: messages.OverQuota) -> None:
         ledgers = (each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(order.payload))
-        self._places.mark_over_quota(ledgers, more=order.more)
+        self._directory.mark_over_quota(ledgers, more=order.more)
 
     def _apply_settings(self, order: messages.Settings) -> None:
         assert self._open is not None
@@ -283,61 +285,61 @@ class Frontend:
         self._running = False
         return messages.Stopped(clean=True)
 
-    def _hold_ledger(self, call: messages.HoldLedger) -> None:
+    def _hold_ledger(self, call: messages.PauseLedger) -> None:
         """Pauses a ledger for its migration. Requests accepted before are handed to its worker first."""
-        before = self._places.hold(call.ledger)
+        before = self._directory.mark_migrating(call.ledger)
         if before != MIGRATING:
-            self._holds.begin(call.ledger, before)
+            self._paused.begin(call.ledger, before)
             link = self._links.get(before)
             if link is not None:
                 link.hand_over()
 
     def _place_ledger(self, call: messages.PlaceLedger) -> None:
         """Records the disk of a ledger, whose pause ends."""
-        number = self._places.disks.index(call.disk)
-        self._places.record(number, (call.ledger,))
-        left, link = self._holds.end(call.ledger), self._links.get(number)
+        number = self._directory.disks.index(call.disk)
+        self._directory.record(number, (call.ledger,))
+        left, link = self._paused.end(call.ledger), self._links.get(number)
         if left is not None and left != number and left in self._links and link is not None:
             for session in self._authenticated_sessions():
                 session.moved(call.ledger, self._links[left], link)
 
     def _on_disk_leaves(self, call: messages.DiskLeaves) -> None:
-        self._detach(self._places.disks.index(call.disk))
-        self._places.leave(call.disk)
+        self._detach(self._directory.disks.index(call.disk))
+        self._directory.leave(call.disk)
         del self._paths[call.disk]
 
     def _on_disk_joins(self, call: messages.DiskJoins) -> None:
         if call.replaces:
-            self._detach(self._places.disks.index(call.replaces))
-            self._places.replace(call.replaces, call.disk)
+            self._detach(self._directory.disks.index(call.replaces))
+            self._directory.replace(call.replaces, call.disk)
             del self._paths[call.replaces]
-        elif call.disk not in self._places.disks:
-            self._places.join(call.disk)
+        elif call.disk not in self._directory.disks:
+            self._directory.join(call.disk)
         self._paths[call.disk] = call.path
 
     def _detach(self, disk: int) -> None:
         link = self._links.get(disk)
         if link is not None:
             link.lose()
-            self._turns.links.remove(link)
+            self._loop.links.remove(link)
             del self._links[disk]
 
     def _attach(self, disk: int, sock: socket.socket) -> None:
         self._detach(disk)
         link = self._links[disk] = DiskLink(disk, sock, self, self._sessions)
-        self._turns.links.append(link)
-        self._turns.watch(sock, link.receive)
+        self._loop.links.append(link)
+        self._loop.watch(sock, link.receive)
 
     def _apply_limits(self, values: Mapping[str, Any]) -> None:
         """Applies the limits on connections, from the order or from the settings."""
         descriptors = allow(values["connections_max"] + FRONTEND_DESCRIPTORS)
-        room = max(descriptors - FRONTEND_DESCRIPTORS, 1)
-        self._peers.total_max = min(values["connections_max"], room)
+        allowed = max(descriptors - FRONTEND_DESCRIPTORS, 1)
+        self._peers.total_max = min(values["connections_max"], allowed)
         self._peers.per_peer_max = values["connections_per_peer_max"]
         self._handshake_timeout_s = values["handshake_timeout_s"]
-        if self._door is not None:
-            self._door.timeout_s = self._handshake_timeout_s
-        self._timeouts.timeouts = ConnectionTimeouts(
+        if self._handshake_pool is not None:
+            self._handshake_pool.timeout_s = self._handshake_timeout_s
+        self._timeouts.timeouts = TimeoutSettings(
             values["frame_timeout_s"], values["answers_timeout_s"], values["idle_timeout_s"]
         )
 
@@ -355,14 +357,14 @@ class Frontend:
                 text = f"what {quoted(authorizer.identity)} has proved is not enough any more"
                 self._end(session, TimeoutError(text))
             else:
-                self._regard(session, authorizer)
+                self._refresh(session, authorizer)
 
     def _still_signed(self, before: AccessPolicy) -> bool:
         """True if a client that needed no name can still show the certificate that it needed."""
         now = self._policy
         return not now.every_client_is_signed or now.trusts_signers_of(before)
 
-    def _regard(self, session: ClientSession, authorizer: Authorizer) -> None:
+    def _refresh(self, session: ClientSession, authorizer: Authorizer) -> None:
         """Refreshes a session's permissions. Its rate-limit bucket is released and acquired anew, as the rate may have
         changed."""
         self._give_back(authorizer)
@@ -371,7 +373,7 @@ class Frontend:
 
     def _grant(self, authorizer: Authorizer) -> None:
         grants = self._policy.grants
-        authorizer.vouching = self._vouching if self._policy.vouches else None
+        authorizer.vouching = self._verification if self._policy.vouches else None
         authorizer.grant = grants.of(authorizer.identity)
         authorizer.counts_as = grants.counts_as(authorizer.identity)
         rate = authorizer.grant.requests_per_second
@@ -388,10 +390,10 @@ class Frontend:
         """
         return {
             "connections": len(self._sessions),
-            "buffered_bytes": self._turns.common.held,
+            "buffered_bytes": self._loop.common.buffered,
             "refused": self._refused,
             "rejected": self._peers.rejected,
-            "handshaking": 0 if self._door is None else len(self._door),
+            "handshaking": 0 if self._handshake_pool is None else len(self._handshake_pool),
             "unauthorised": self._refusals.count,
         }
 
@@ -407,7 +409,7 @@ class Frontend:
             raise SystemExit(f"cannot listen: {error_text(error)}") from error
         self._listener.setblocking(False)
         enable_keepalive(self._listener)
-        self._turns.watch(self._listener, self._accept)
+        self._loop.watch(self._listener, self._accept)
         self._control.send(messages.Listening())
 
     def _accept(self) -> None:
@@ -426,7 +428,7 @@ class Frontend:
             return
         except OSError as error:
             self._limited_log.log(
-                logging.WARNING, "accept", "a connection cannot be taken: %s", error
+                logging.WARNING, "accept", "a connection cannot be accepted: %s", error
             )
             self._pause_accept(time.monotonic() + _ACCEPT_PAUSE_S)
             return
@@ -440,8 +442,8 @@ class Frontend:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._penalty.is_throttled(host):
-            self._penalty.hold((sock, peer, host))
+        if self._error_throttle.is_throttled(host):
+            self._error_throttle.delay((sock, peer, host))
             self._schedule_timers()
         else:
             self._receive(sock, peer, host)
@@ -450,7 +452,7 @@ class Frontend:
         if self._policy.is_open:
             self._let_in(sock, peer, host, None)
         else:
-            self._at_door().receive(sock, peer, host, self._policy)
+            self._ensure_handshake_pool().receive(sock, peer, host, self._policy)
 
     def _let_in(
         self, sock: socket.socket, peer: str, host: str, authorizer: Authorizer | None
@@ -460,8 +462,8 @@ class Frontend:
             next(self._numbers) & 0xFFFFFFFF,
             sock,
             peer,
-            self._turns.poll,
-            self._turns.common,
+            self._loop.poll,
+            self._loop.common,
             self,
             self._open.frame_bytes_max,
             self._open.connection_inflight_bytes_max,
@@ -471,73 +473,77 @@ class Frontend:
         if not self._sessions:
             self._schedule_timers()
         self._sessions[session.number] = session
-        self._turns.streams[sock.fileno()] = session
+        self._loop.streams[sock.fileno()] = session
         if log.isEnabledFor(logging.DEBUG):
             of_it = {"trace": trace.name(session.number)}
-            log.debug("connection %s is taken", session.peer, extra=of_it)
+            log.debug("connection %s is accepted", session.peer, extra=of_it)
         return session
 
-    def _at_door(self) -> HandshakePool:
-        if self._door is None:
+    def _ensure_handshake_pool(self) -> HandshakePool:
+        if self._handshake_pool is None:
             from bkbox.frontend.access.handshake_pool import (
                 HandshakePool,  # loads OpenSSL, which few installations need
             )
 
-            self._door = HandshakePool(
-                self._turns,
+            self._handshake_pool = HandshakePool(
+                self._loop,
                 time.monotonic,
-                self._come_in,
-                self._gone,
+                self._on_authenticated,
+                self._on_unauthenticated_closed,
                 self._refusals,
                 self._cpu_budget,
                 self._schedule_timers,
             )
-            self._door.timeout_s = self._handshake_timeout_s
-        return self._door
+            self._handshake_pool.timeout_s = self._handshake_timeout_s
+        return self._handshake_pool
 
-    def _come_in(self, visitor: UnauthenticatedConnection) -> None:
+    def _on_authenticated(self, connection: UnauthenticatedConnection) -> None:
         """Lets in a connection that is authenticated, or need not be."""
-        authorizer, before = None, visitor.policy
-        if visitor.name is not None:
+        authorizer, before = None, connection.policy
+        if connection.name is not None:
             authorizer = Authorizer(
-                visitor.name,
-                visitor.plugin,
-                visitor.peer,
+                connection.name,
+                connection.plugin,
+                connection.peer,
                 FREE,
                 None,
                 self._refusals,
                 time.monotonic,
             )
-            if not self._policy.still_admits(visitor.plugin, visitor.name, before):
-                return self._too_late(visitor)
+            if not self._policy.still_admits(connection.plugin, connection.name, before):
+                return self._reject_expired(connection)
             self._grant(authorizer)
         elif self._policy.plugins or not self._still_signed(before):
-            return self._too_late(visitor)
-        session = self._let_in(visitor.sock, visitor.peer, visitor.host, authorizer)
+            return self._reject_expired(connection)
+        session = self._let_in(connection.sock, connection.peer, connection.host, authorizer)
         try:
-            session.begin_with(visitor.rest, visitor.tls)
+            session.begin_with(connection.unread, connection.tls)
         except OSError as error:  # no buffer space for what it begins with
             self._end(session, error)
 
-    def _too_late(self, visitor: UnauthenticatedConnection) -> None:
+    def _reject_expired(self, connection: UnauthenticatedConnection) -> None:
         """Closes a connection whose proof was sufficient when it came, and is not any more."""
-        visitor.sock.close()
-        self._gone(visitor, TimeoutError("what it has proved is not enough any more"))
+        connection.sock.close()
+        self._on_unauthenticated_closed(
+            connection, TimeoutError("what it has proved is not enough any more")
+        )
 
-    def _gone(self, visitor: UnauthenticatedConnection, error: Exception) -> None:
-        self._peers.leave(visitor.host)
+    def _on_unauthenticated_closed(
+        self, connection: UnauthenticatedConnection, error: Exception
+    ) -> None:
+        self._peers.leave(connection.host)
         if isinstance(error, FrameError | AuthenticationError):
-            self._penalty.record_error(visitor.host)
+            self._error_throttle.record_error(connection.host)
         if not isinstance(error, EOFError):
-            kind = f"{type(error).__name__} at the door"
-            said = visitor.peer, error
-            self._limited_log.log(logging.INFO, kind, "connection %s: %s; not let in", *said)
+            kind = f"{type(error).__name__} in the handshake"
+            details = connection.peer, error
+            self._limited_log.log(logging.INFO, kind, "connection %s: %s; not let in", *details)
 
     def _pause_accept(self, until_s: float | None) -> None:
         """Pauses accepting until then; None: resumes."""
         if (until_s is None) != (self._accept_from_s is None):
             assert self._listener is not None
-            self._turns.poll.modify(self._listener, select.EPOLLIN if until_s is None else 0)
+            self._loop.poll.modify(self._listener, select.EPOLLIN if until_s is None else 0)
         self._accept_from_s = until_s
         if until_s is not None:
             self._schedule_timers(until_s)
@@ -545,14 +551,14 @@ class Frontend:
     # ---- routing ------------------------------------------------------------------------------------
 
     def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
-        """The link to send a request to, or the code to answer it with; None: the ledger is between two disks."""
-        if purpose is Purpose.READ and self._turns.common.above_hard_limit():
+        """The link to send a request to, or the code to refuse it with; None: the ledger is between two disks."""
+        if purpose is Purpose.READ and self._loop.common.above_hard_limit():
             self._refused += 1
             return self._refusal(ledger, Code.ETOOMANYREQUESTS)
-        place = self._places.route(ledger, purpose, self._links, new_ledgers=self._new_ledgers)
+        place = self._directory.route(ledger, purpose, self._links, new_ledgers=self._new_ledgers)
         if isinstance(place, Code):
             return self._refusal(ledger, place)
-        if place == MIGRATING and self._holds.within_timeout(ledger):
+        if place == MIGRATING and self._paused.within_timeout(ledger):
             return None
         link = self._links.get(place)
         if link is not None and link.in_service:
@@ -564,29 +570,29 @@ class Frontend:
         that does not exist is not logged: it is normal."""
         if code in ABSENT.values():
             return code
-        text = "a request for ledger %d is answered %s without a disk"
+        text = "a request for ledger %d gets %s without a disk"
         self._limited_log.log(logging.INFO, code.name, text, ledger, code.name)
         return code
 
-    def await_place(self, waiter: SlotWaiter) -> None:
+    def await_route(self, waiter: SlotWaiter) -> None:
         """Registers a waiter: its ``on_slot_free`` is called when more is known of a migrating ledger, or of one to be
         created."""
         assert isinstance(waiter, ClientSession)
-        if not self._vouching.wait(waiter.number, waiter):
-            self._holds.wait(waiter)
+        if not self._verification.wait(waiter.number, waiter):
+            self._paused.wait(waiter)
 
     def _decides(self, ledger: int) -> bool:
         """True if ``route`` determines the result of requests for a ledger without creating it."""
-        places = self._places
-        return ledger < 0 or places.find(ledger) is not None or not places.all_listed()
+        directory = self._directory
+        return ledger < 0 or directory.find(ledger) is not None or not directory.all_listed()
 
     def _check(self, ledger: int) -> None:
-        self._schedule_timers(time.monotonic() + PATIENCE_S)
+        self._schedule_timers(time.monotonic() + CHECK_TIMEOUT_S)
         self._control.send(messages.CheckLedger(ledger=ledger))
 
     def space(self) -> Space:
         """Space on the bookie's disks in service, in bytes. Raises DiskError if it is known of none."""
-        links, disks = self._links, self._places.disks
+        links, disks = self._links, self._directory.disks
         serving = [disks[number] for number, link in links.items() if link.in_service]
         if not serving:
             raise DiskError("no disk is in service")
@@ -595,17 +601,17 @@ class Frontend:
     # ---- callbacks of the links ---------------------------------------------------------------------
 
     def ledgers(self, disk: int, ledgers: list[int]) -> None:
-        self._places.record(disk, ledgers)
+        self._directory.record(disk, ledgers)
 
     def listed(self, disk: int) -> None:
-        self._places.listed(disk)
-        self._places.routes.lanes[disk] = self._links[disk].lane
+        self._directory.listed(disk)
+        self._directory.routes.lanes[disk] = self._links[disk].lane
         self._no_longer_awaited(disk)
 
     def lost(self, disk: int) -> None:
-        log.warning("disk %s is out of service: its worker is gone", self._places.disks[disk])
-        self._places.routes.lanes[disk] = None
-        self._turns.unwatch(self._links[disk].sock)
+        log.warning("disk %s is out of service: its worker is gone", self._directory.disks[disk])
+        self._directory.routes.lanes[disk] = None
+        self._loop.unwatch(self._links[disk].sock)
         self._no_longer_awaited(disk)
 
     def _no_longer_awaited(self, disk: int) -> None:

@@ -47,12 +47,12 @@ class AsyncChannel:
         self._calls[message.call] = reply
         try:
             self.send(message, fds)
-            answer = await asyncio.wait_for(reply, timeout_s)
+            received = await asyncio.wait_for(reply, timeout_s)
         finally:
             self._calls.pop(message.call, None)
-        if isinstance(answer, Refused):
-            raise_refusal(answer)
-        return answer
+        if isinstance(received, Refused):
+            raise_refusal(received)
+        return received
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Sends without waiting; queues while the socket buffer is full. Does nothing once the channel is closed.
@@ -100,9 +100,9 @@ class AsyncChannel:
             if not data:
                 self.close()
                 return
-            self._take(data, fds)
+            self._dispatch(data, fds)
 
-    def _take(self, data: bytes, fds: list[int]) -> None:
+    def _dispatch(self, data: bytes, fds: list[int]) -> None:
         """Dispatches a message. Descriptors go to ``on_message`` only: a reply has none, whatever a compromised process
         may attach."""
         try:

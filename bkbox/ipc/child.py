@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from bkbox.base.host.prctl import die_with_parent, forbid_new_privileges
 from bkbox.base.limits import GC_THRESHOLDS
-from bkbox.ipc.messages import ChildBegun, encode
+from bkbox.ipc.messages import ChildStarted, encode
 from bkbox.native import kernel_in_use
 
 
@@ -51,5 +51,5 @@ def begin(role: str) -> ChildArguments:
     gc.set_threshold(*GC_THRESHOLDS)
     control = socket.socket(fileno=int(control_fd))
     with suppress(BrokenPipeError):  # the supervisor is gone: the role notices
-        control.send(encode(ChildBegun(kernel=kernel_in_use())))
+        control.send(encode(ChildStarted(kernel=kernel_in_use())))
     return ChildArguments(control, name, log)

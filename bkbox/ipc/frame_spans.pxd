@@ -9,9 +9,9 @@ cdef Py_ssize_t _HEAD_BYTES
 cpdef list segments(object slot, Py_ssize_t used)
 
 @cython.locals(
-    kept=bytearray,
+    copied=bytearray,
     data="const unsigned char[::1]",
-    room="unsigned char[::1]",
+    target="unsigned char[::1]",
     at=Py_ssize_t,
     to=Py_ssize_t,
     end=Py_ssize_t,

@@ -29,26 +29,26 @@ def heads(slot: memoryview, used: int) -> bytes:
     """Segments like those in the first ``used`` bytes of a slot, but with only the first bytes of each response:
     those that identify its request.
     """
-    kept = bytearray(used)
-    room = kept
+    copied = bytearray(used)
+    target = copied
     data = slot
     at = 0
     to = 0
     while at < used:
         end = at + _HEADER_BYTES + memory.u32(data, at + 4)
-        memory.copy(room, to, data, at, at + _HEADER_BYTES)
+        memory.copy(target, to, data, at, at + _HEADER_BYTES)
         segment = to
         to += _HEADER_BYTES
         at += _HEADER_BYTES
         while at < end:
             length = memory.u32(data, at)
             size = min(length, _HEAD_BYTES)
-            memory.put_u32(room, to, size)
-            memory.copy(room, to + 4, data, at + 4, at + 4 + size)
+            memory.put_u32(target, to, size)
+            memory.copy(target, to + 4, data, at + 4, at + 4 + size)
             to += 4 + size
             at += 4 + length
-        memory.put_u32(room, segment + 4, to - segment - _HEADER_BYTES)
-    return bytes(kept[:to])
+        memory.put_u32(target, segment + 4, to - segment - _HEADER_BYTES)
+    return bytes(copied[:to])
 
 
 def locate(data: memoryview, at: int, used: int, found: list[FrameSpan]) -> None:

@@ -40,11 +40,11 @@ class Handlers:
         handler that keeps it duplicates it."""
         self._handlers[kind] = lambda message, fds: handler(message, fds[0])
 
-    def answer(self, message: Message, fds: Sequence[int] = ()) -> Message | None:
+    def handle(self, message: Message, fds: Sequence[int] = ()) -> Message | None:
         """Handle a message and close its descriptors. Returns the reply to a call, which is Refused after a BkboxError;
         None if the message is not a call. Raises the BkboxError of a message that is not a call."""
         try:
-            reply = self._handle(message, fds) or Done()
+            reply = self._call(message, fds) or Done()
         except BkboxError as error:
             if not message.call:
                 raise
@@ -55,7 +55,7 @@ class Handlers:
         reply.call = message.call
         return reply if message.call else None
 
-    def _handle(self, message: Message, fds: Sequence[int]) -> Message | None:
+    def _call(self, message: Message, fds: Sequence[int]) -> Message | None:
         handler = self._handlers.get(type(message))
         if handler is None:
             raise BugError(f"this process does not take {type(message).__name__}, or not yet")

@@ -11,7 +11,7 @@ HELLO      front-end   carries the descriptors of both areas; the first message
 LEDGERS    worker      a response slot holds ids (u64 each) of ledgers on the disk; flag: the list ends
 BATCH      front-end   a request slot holds frames and passes to the worker; opened_us: when it was begun;
                        mask: response slots that were read and are free again
-ANSWER     worker      a response slot (NO_SLOT: none) holds responses to a group of batches and passes to
+RESPONSES   worker      a response slot (NO_SLOT: none) holds responses to a group of batches and passes to
                        the front-end; mask: 0, or the request slots of the group once every frame in them is
                        answered, except long polls; these slots are free again; flag (with a mask): read-only
 POLLED     worker      a response slot holds responses to long polls, whatever batch they came in
@@ -20,7 +20,7 @@ RELEASE    front-end   mask: response slots that were read and are free again; s
 =========  ==========  ================================================================================
 
 A worker receives all queued batches as one group, and numbers its groups. Groups overlap: responses to one may come
-before the last response to the previous one. Most groups have a single ANSWER.
+before the last response to the previous one. Most groups have a single RESPONSES message.
 
 A long poll outlives its batch. The worker learns that its connection is closed from a segment of that connection
 without any frame, in a batch like any other: behind the poll, and under the same backpressure.
@@ -32,7 +32,6 @@ import socket
 from contextlib import suppress
 
 from bkbox.ipc.link_socket import (
-    ANSWER,
     BATCH,
     HELLO,
     LEDGERS,
@@ -40,11 +39,12 @@ from bkbox.ipc.link_socket import (
     NO_SLOT,
     POLLED,
     RELEASE,
+    RESPONSES,
 )
 from bkbox.ipc.slots import SLOT_COUNT
 
 __all__ = [
-    "ANSWER",
+    "RESPONSES",
     "BATCH",
     "HELLO",
     "LEDGERS",
@@ -64,10 +64,12 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
-def send_hello(sock: socket.socket, request_fd: int, answer_fd: int) -> None:
+def send_hello(sock: socket.socket, request_fd: int, response_fd: int) -> None:
     """Passes both areas to the worker. If the worker is gone already, the next receive reports it."""
     with suppress(ConnectionError):
-        socket.send_fds(sock, [bytes([HELLO]).ljust(MESSAGE_BYTES, b"\0")], [request_fd, answer_fd])
+        socket.send_fds(
+            sock, [bytes([HELLO]).ljust(MESSAGE_BYTES, b"\0")], [request_fd, response_fd]
+        )
 
 
 def receive_hello(sock: socket.socket) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from bkbox.native import memory
 HELLO = 1
 LEDGERS = 2
 BATCH = 3
-ANSWER = 4
+RESPONSES = 4
 POLLED = 5
 RELEASE = 6
 

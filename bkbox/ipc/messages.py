@@ -100,7 +100,7 @@ class Message(_Fields):
 # ---- child to supervisor ----------------------------------------------------------------------------
 
 
-class ChildBegun(Message, to="supervisor"):
+class ChildStarted(Message, to="supervisor"):
     """Unsolicited, the first message of each child (ipc/child.py). ``kernel``: 'compiled' or 'interpreted'."""
 
     kernel: str
@@ -649,17 +649,17 @@ class CommitImport(Message, to="worker"):
 
 
 class Arrived(Message):
-    """``at_home``: the ledger is assigned to this disk."""
+    """``assigned``: the ledger is assigned to this disk."""
 
-    at_home: bool
+    assigned: bool
 
 
 class EndExport(Message, to="worker"):
-    """To the source's worker: if the ledger is ``gone``, forget it durably; else it stays. Does nothing if the ledger
-    is not about to leave. Reply: Done."""
+    """To the source's worker: if the ledger has ``migrated``, forget it durably; else it stays. Does nothing if the
+    ledger is not about to leave. Reply: Done."""
 
     ledger: int
-    gone: bool
+    migrated: bool
 
 
 class ListMigrations(Message, to="worker"):
@@ -674,7 +674,7 @@ class MigrationList(Message):
     leaving: dict[str, str]
 
 
-class HoldLedger(Message, to="frontend"):
+class PauseLedger(Message, to="frontend"):
     """To the front-end: hand all requests for the ledger to its worker, then pause it: later requests wait. Reply:
     Done."""
 

@@ -7,7 +7,7 @@ Invariants:
   of the outstanding adds counts for nothing, and they are sent to the replacement;
 - responses to adds sent to a bookie before it was replaced, or before it came back, are ignored.
 
-Entries are queued, sent and answered in batches; the entries that each position holds are kept as ranges as well
+Entries are queued, sent and completed in batches; the entries that each position holds are kept as ranges as well
 (unacked_positions.py).
 
 A failed position gets no adds until it is replaced or its bookie is back; AQ of the others go on acknowledging.
@@ -23,7 +23,7 @@ from itertools import islice
 
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.effects import Acked, AddTarget, SendAdds, Tokens
-from bkbox.protocol.events import AddsAnswered, Answer, NoAnswer, describe
+from bkbox.protocol.events import AddsCompleted, NoResponse, RequestStatus, describe
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.unacked_positions import UnackedPositions
 from bkbox.wire.codes import Code
@@ -50,14 +50,14 @@ class _Run:
 
 
 class _Sent:
-    """Entries of a batch in flight to one position, and the number of them that are not answered."""
+    """Entries of a batch in flight to one position, and the number of them that are pending."""
 
-    __slots__ = ("entries", "position", "unanswered")
+    __slots__ = ("entries", "pending", "position")
 
     def __init__(self, position: int, entries: Sequence[int]) -> None:
         self.position = position
         self.entries = entries
-        self.unanswered = len(entries)
+        self.pending = len(entries)
 
 
 class Adds:
@@ -75,8 +75,8 @@ class Adds:
         deferred_sync: bool = False,
     ) -> None:
         self.ensemble = list(ensemble)
-        self.failed: dict[int, Answer] = {}
-        self.answered_on: list[set[int]] = [set() for _ in ensemble]
+        self.failed: dict[int, RequestStatus] = {}
+        self.stored_connections: list[set[int]] = [set() for _ in ensemble]
         """Per position, the connections on which adds were stored. A force needs them, and each of its rounds empties
         them. Kept with ``deferred_sync`` only.
         """
@@ -120,8 +120,8 @@ class Adds:
             run, {position: self._stripe(position, entries) for position in self._from(first)}
         )
 
-    def answered(self, event: AddsAnswered) -> Answer | None:
-        """Count responses. Returns the answer if it fails a position of the present ensemble, or reports a fence.
+    def on_completed(self, event: AddsCompleted) -> RequestStatus | None:
+        """Count completed adds. Returns the status if it fails a position of the present ensemble, or reports a fence.
 
         A bookie that has stored adds, was disconnected, and now reports a fence may have fenced itself: a bookie that
         lost its host fences its open ledgers when it starts. That is a failure (CONNECTION_LOST) and no fence. It is
@@ -130,29 +130,29 @@ class Adds:
         sent = self._sent.get(event.token)
         if sent is None:
             return None
-        sent.unanswered -= bisect_right(sent.entries, event.last) - bisect_left(
+        sent.pending -= bisect_right(sent.entries, event.last) - bisect_left(
             sent.entries, event.first
         )
-        if sent.unanswered <= 0:
+        if sent.pending <= 0:
             del self._sent[event.token]
         position = sent.position
         if event.token <= self._stale[position]:
             return None
-        if event.answer is Code.EOK:
+        if event.status is Code.EOK:
             # Entries of the position between these two that were not sent with them are those that it held already.
             self._holdings.add(position, event.first, event.last, self.lac)
             self._stored_on[position] = event.connection
             if self._deferred_sync:
-                self.answered_on[position].add(event.connection)
+                self.stored_connections[position].add(event.connection)
             return None
-        if position in self.failed and event.answer is not Code.EFENCED:
+        if position in self.failed and event.status is not Code.EFENCED:
             return None
-        self.failed[position] = event.answer
-        if event.answer is Code.EFENCED:
+        self.failed[position] = event.status
+        if event.status is Code.EFENCED:
             before = self._stored_on.get(position, event.connection)
             if event.connection != before:
-                return NoAnswer.CONNECTION_LOST
-        return event.answer
+                return NoResponse.CONNECTION_LOST
+        return event.status
 
     def advance(self) -> Acked | None:
         """Acknowledge, in order, every entry that has its ack quorum."""
@@ -247,11 +247,11 @@ class Adds:
             effects += self._send_to(run, missing)
         return effects
 
-    def _send_to(self, run: _Run, wanted: Mapping[int, Sequence[int]]) -> list[SendAdds]:
+    def _send_to(self, run: _Run, missing: Mapping[int, Sequence[int]]) -> list[SendAdds]:
         targets = []
-        for position, entries in wanted.items():
+        for position, entries in missing.items():
             if entries and position not in self.failed:
-                token = self._tokens.take()
+                token = self._tokens.next()
                 self._sent[token] = _Sent(position, entries)
                 targets.append(AddTarget(token, self.ensemble[position], entries))
         if not targets:

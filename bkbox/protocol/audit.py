@@ -1,6 +1,6 @@
 """The missing copies of one ledger: its metadata against the entries that each bookie reports.
 
-Only settled entries count (repair.py): all of a closed ledger, of any other those before its last fragment. Each
+Only final entries count (repair.py): all of a closed ledger, of any other those before its last fragment. Each
 bookie is in one of three states. It is *gone* (not registered), it is *silent* (a time-out, an error: it may have
 everything), or it reported the ranges of entries that it has. Only a report makes an entry missing: a silent bookie
 lacks nothing.
@@ -19,14 +19,14 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import last_final_entry, write_set
 
 
-class Answer(Enum):
+class NoReport(Enum):
     """The state of a bookie that reported no entries."""
 
-    GONE = "not registered"
+    UNREGISTERED = "not registered"
     SILENT = "does not say"
 
 
-BookieAnswer = Answer | Sequence[tuple[int, int]]
+BookieReport = NoReport | Sequence[tuple[int, int]]
 """A bookie's report of a ledger: ranges (first, last), both included, ascending and disjoint."""
 
 
@@ -36,7 +36,7 @@ class Findings:
 
     ``gone`` and ``silent`` are members of its ensembles; ``lacking``: entries that a bookie must have and reported
     that it has not, ascending, none empty. ``known`` is the smallest number of known copies of an entry, ``possible``
-    the same with the copies that silent bookies may have; both None for a ledger without settled entries.
+    the same with the copies that silent bookies may have; both None for a ledger without final entries.
     """
 
     gone: frozenset[BookieId]
@@ -56,18 +56,18 @@ class Findings:
         return tuple(sorted({*self.gone, *self.lacking}))
 
 
-def audit(metadata: LedgerMetadata, said: Mapping[BookieId, BookieAnswer]) -> Findings:
-    """Audit one ledger. ``said``: the reports of the bookies in its ensembles; a bookie without one is silent."""
+def audit(metadata: LedgerMetadata, reports: Mapping[BookieId, BookieReport]) -> Findings:
+    """Audit one ledger. ``reports``: those of the bookies in its ensembles; a bookie without one is silent."""
     members = metadata.bookies()
-    answers = {bookie: said.get(bookie, Answer.SILENT) for bookie in members}
+    found = {bookie: reports.get(bookie, NoReport.SILENT) for bookie in members}
     lacking = {}
-    for bookie, answer in answers.items():
-        if not isinstance(answer, Answer):
-            absent = tuple(missing(expected_entries(metadata, bookie), answer))
+    for bookie, report in found.items():
+        if not isinstance(report, NoReport):
+            absent = tuple(missing(expected_entries(metadata, bookie), report))
             if absent:
                 lacking[bookie] = absent
-    gone = frozenset(bookie for bookie in members if answers[bookie] is Answer.GONE)
-    silent = frozenset(bookie for bookie in members if answers[bookie] is Answer.SILENT)
+    gone = frozenset(bookie for bookie in members if found[bookie] is NoReport.UNREGISTERED)
+    silent = frozenset(bookie for bookie in members if found[bookie] is NoReport.SILENT)
     counts = list(_copies(metadata, gone, silent, lacking))
     return Findings(
         gone,
@@ -82,7 +82,7 @@ def live_copies(metadata: LedgerMetadata, gone: Collection[BookieId]) -> int:
     """The smallest number of bookies that are not gone in any write set of the ledger; ledgers with fewest are copied
     first.
 
-    The last fragment counts even if its entries are not settled.
+    The last fragment counts even if its entries are not final.
     """
     return min(
         sum(fragment.ensemble[position] not in gone for position in positions)
@@ -92,7 +92,7 @@ def live_copies(metadata: LedgerMetadata, gone: Collection[BookieId]) -> int:
 
 
 def final_fragments(metadata: LedgerMetadata) -> Iterator[tuple[int, range]]:
-    """For each fragment with settled entries, its index and these entries, which may be none."""
+    """For each fragment with final entries, its index and these entries, which may be none."""
     end = last_final_entry(metadata) + 1
     starts = [fragment.first_entry for fragment in metadata.fragments]
     for index, first in enumerate(starts):

@@ -8,7 +8,7 @@ class          evidence                                                         
 =============  ==================================================================  ===============
 CLEAN          no marker, log in order                                             no
 PROCESS_CRASH  every incarnation in the marker was on this very boot and this      no
-               very mount, no failure, log in order: what write(2) took is there
+               very mount, no failure, log in order: what write(2) accepted is there
 HOST_CRASH     an incarnation on another boot or mount (or ``strict``), a          where it acked
                failure, a log that is not in order, a marker that cannot be read   unsynced, or
                                                                                    worse than that
@@ -21,7 +21,7 @@ The marker names every incarnation since the disk last was known to be whole; th
 under ``sync`` or ``journal`` loses nothing acknowledged if the replay vouches for the log; one under ``write`` loses at
 most entries of the ledgers that were marked active.
 
-Phase one then marks ledgers, one by one (``mark_for``), before the bookie answers any request. Source: BP-46
+Phase one then marks ledgers, one by one (``mark_for``), before the bookie serves any request. Source: BP-46
 ("Limbo", "protection mechanism"); rows 1 to 7 of the differences from Java's bookie are avoided here.
 """
 
@@ -68,7 +68,7 @@ class RunEvidence:
 
 @frozen_struct
 class MarkerEvidence:
-    """The contents of a dirty marker. An unreadable marker has no incarnations and a failure that says so."""
+    """The contents of a dirty marker. An unreadable marker has no incarnations and a failure that names it."""
 
     runs: tuple[RunEvidence, ...]
     failures: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ def mark_for(
     records it. ``underreplicated``: the ledger was marked for re-replication, as seen before ``metadata`` was read.
 
     A ledger that names this bookie in any fragment is fenced and put into limbo, closed or not. A read of a lost
-    entry must not be answered 'no such entry'. A writer that was fenced here, and hung ever since, must not find the
+    entry must not get 'no such entry'. A writer that was fenced here, and hung ever since, must not find the
     bookie open for it.
 
     A ledger that does *not* name it is fenced if it is CLOSED or IN_RECOVERY: a recovery may have fenced this bookie

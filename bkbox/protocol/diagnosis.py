@@ -49,7 +49,7 @@ class Diagnosis:
     entry: EntryId | None = None
     silent: tuple[tuple[BookieId, str], ...] = ()
     limbo: tuple[BookieId, ...] = ()
-    asked: tuple[BookieId, ...] = ()
+    queried: tuple[BookieId, ...] = ()
     forgotten: bool = False
 
     @property
@@ -85,11 +85,11 @@ class Diagnosis:
         if not self.stuck:
             return ""
         number = self.metadata.ledger_id
-        away = [bookie for bookie, _why in self.silent if bookie not in self.limbo]
+        unreachable = [bookie for bookie, _why in self.silent if bookie not in self.limbo]
         end = f"bkbox ledger end {number} --accept-loss --dry-run"
-        if away:
+        if unreachable:
             return (
-                f"bring back {', '.join(away)}: recovery is tried again by itself; if that cannot be, "
+                f"bring back {', '.join(unreachable)}: recovery is tried again by itself; if that cannot be, "
                 f"'{end}' shows what would be lost by ending the ledger at the last entry found"
             )
         return (
@@ -111,7 +111,7 @@ def diagnose(metadata: LedgerMetadata, reports: Reports) -> Diagnosis:
     heard = {
         position
         for position, bookie in enumerate(ensemble)
-        if reports[bookie].answer.evidence is not Evidence.UNKNOWN
+        if reports[bookie].status.evidence is not Evidence.UNKNOWN
     }
     if not sizes.covered(heard):
         mute = [bookie for at, bookie in enumerate(ensemble) if at not in heard]
@@ -132,22 +132,24 @@ def diagnose(metadata: LedgerMetadata, reports: Reports) -> Diagnosis:
             break
         entry = EntryId(entry + 1)
     found = range(lac + 1, entry)
-    asked = write_set_of(metadata, entry)
+    queried = write_set_of(metadata, entry)
     if outcome is ReadOutcome.NEGATIVE and entry == lac + 1 and not ends_at_lac:
-        asked = write_set_of(metadata, lac)
-        why = {bookie: reports[bookie].says(lac) for bookie in asked}
-        return _stopped(metadata, RecoveryOutlook.NO_LENGTH, reports, lac, found, lac, asked, why)
+        queried = write_set_of(metadata, lac)
+        why = {bookie: reports[bookie].describe_entry(lac) for bookie in queried}
+        return _stopped(metadata, RecoveryOutlook.NO_LENGTH, reports, lac, found, lac, queried, why)
     if may_end is None:
-        why = _unknown(reports, asked, entry)
-        return _stopped(metadata, RecoveryOutlook.NO_END, reports, lac, found, entry, asked, why)
+        why = _unknown(reports, queried, entry)
+        return _stopped(metadata, RecoveryOutlook.NO_END, reports, lac, found, entry, queried, why)
     end = EntryId(entry - 1) if outcome is ReadOutcome.NEGATIVE else may_end
-    kept = range(lac + 1, end + 1)
-    return Diagnosis(metadata, RecoveryOutlook.CLOSES, lac, kept, end=end, end_at_least=may_end)
+    written_back = range(lac + 1, end + 1)
+    return Diagnosis(
+        metadata, RecoveryOutlook.CLOSES, lac, written_back, end=end, end_at_least=may_end
+    )
 
 
 def _unknown(reports: Reports, bookies: Collection[BookieId], entry: int) -> dict[BookieId, str]:
     return {
-        bookie: reports[bookie].says(entry)
+        bookie: reports[bookie].describe_entry(entry)
         for bookie in bookies
         if reports[bookie].evidence(entry) is Evidence.UNKNOWN
     }
@@ -160,12 +162,12 @@ def _stopped(
     lac: EntryId,
     found: range,
     entry: EntryId | None,
-    asked: tuple[BookieId, ...],
+    queried: tuple[BookieId, ...],
     why: dict[BookieId, str],
 ) -> Diagnosis:
     limbo = tuple(bookie for bookie in why if reports[bookie].limbo)
     sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
-    positions = {at for at, bookie in enumerate(asked) if bookie in limbo}
+    positions = {at for at, bookie in enumerate(queried) if bookie in limbo}
     match prospect:
         case RecoveryOutlook.NO_FENCE:
             forgotten = sizes.contain_ack_quorum(positions)
@@ -183,7 +185,7 @@ def _stopped(
         entry,
         tuple(why.items()),
         limbo,
-        asked,
+        queried,
         forgotten,
     )
 

@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 class AddTarget(NamedTuple):
     """One bookie that gets these entries of a batch, ascending: a range if it gets them without a gap. All are
-    answered with this one token.
+    completed with this one token.
     """
 
     token: int
@@ -39,7 +39,7 @@ class AddTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SendAdds:
-    """Send entries of a batch of consecutive ones to each target (AddsAnswered, once for each entry). The driver
+    """Send entries of a batch of consecutive ones to each target (AddsCompleted, once for each entry). The driver
     packages them: digest over these very fields.
 
     ``payloads`` are those of the entries from ``first`` on. ``length``: payload bytes of the ledger before ``first``.
@@ -57,14 +57,14 @@ class SendAdds:
 
 @dataclass(frozen=True, slots=True)
 class SendForce:
-    """Have each target sync what it acknowledged before (ForceAnswered each), over the connection of its adds."""
+    """Each target syncs what it acknowledged before (ForceCompleted each), over the connection of its adds."""
 
     targets: tuple[Target, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SendRead:
-    """Read an entry, or with id -1 the bookie's last one (ReadAnswered). ``fence``: stop normal writers first."""
+    """Read an entry, or with id -1 the bookie's last one (ReadCompleted). ``fence``: stop normal writers first."""
 
     token: int
     bookie: BookieId
@@ -74,7 +74,7 @@ class SendRead:
 
 @dataclass(frozen=True, slots=True)
 class SendReadLac:
-    """Read a bookie's explicit LAC and last entry (LacAnswered)."""
+    """Read a bookie's explicit LAC and last entry (LacCompleted)."""
 
     token: int
     bookie: BookieId
@@ -82,8 +82,8 @@ class SendReadLac:
 
 @dataclass(frozen=True, slots=True)
 class SendPoll:
-    """Ask a bookie for a LAC above this one and the entry after it (PollAnswered). ``wait``: the bookie may take the
-    time that is left, else it responds at once.
+    """Ask a bookie for a LAC above this one and the entry after it (PollCompleted). ``wait``: the bookie may use the
+    remaining time, else it responds at once.
     """
 
     token: int
@@ -130,7 +130,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """Writer: answers Force: every entry up to ``lac`` is on disk, and confirmed."""
+    """Writer: completes Force: every entry up to ``lac`` is on disk, and confirmed."""
 
     lac: EntryId
 
@@ -218,6 +218,6 @@ class Tokens:
     def __init__(self) -> None:
         self.last = 0
 
-    def take(self) -> int:
+    def next(self) -> int:
         self.last += 1
         return self.last

@@ -1,8 +1,8 @@
-"""The events that a driver feeds the machines: calls of the user and answers to the effects.
+"""The events that a driver feeds the machines: calls of the user and the completion of effects.
 
 Every effect that requests something carries a token (several bookies: a token each). Whatever happens, the driver
-answers each token exactly once, with the event that the effect names; a token of adds once for each entry, in
-batches. Answers to abandoned requests are ignored.
+completes each token exactly once, with the event that the effect names; a token of adds once for each entry, in
+batches. Events of abandoned requests are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
-class NoAnswer(Enum):
+class NoResponse(Enum):
     """Stands in for a bookie's response if there is no usable one: always unknown."""
 
     CONNECTION_LOST = "connection lost"
@@ -32,16 +32,16 @@ class NoAnswer(Enum):
         return Evidence.UNKNOWN
 
 
-Answer = Code | NoAnswer
+RequestStatus = Code | NoResponse
 
 
-def describe(answers: Iterable[tuple[BookieId, Answer | None]]) -> str:
-    """``127.0.0.1:3182 answered EIO, 127.0.0.1:3183: connection lost``, for messages; None: no answer yet."""
+def describe(statuses: Iterable[tuple[BookieId, RequestStatus | None]]) -> str:
+    """``127.0.0.1:3182 answered EIO, 127.0.0.1:3183: connection lost``, for messages; None: no response yet."""
     return ", ".join(
-        f"{bookie} answered {answer.name}"
-        if isinstance(answer, Code)
-        else f"{bookie}: {answer.value if answer is not None else 'nothing yet'}"
-        for bookie, answer in answers
+        f"{bookie} answered {status.name}"
+        if isinstance(status, Code)
+        else f"{bookie}: {status.value if status is not None else 'nothing yet'}"
+        for bookie, status in statuses
     )
 
 
@@ -62,7 +62,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Force:
-    """Writer: have everything that is acknowledged now on disk (Forced)."""
+    """Writer: force everything that is acknowledged now to disk (Forced)."""
 
 
 # ---- observations of the driver -----------------------------------------------------------------
@@ -80,64 +80,64 @@ class SpeculativeRead:
     """Reader: no response for a while; ask the next bookie without waiting longer."""
 
 
-# ---- answers to effects -------------------------------------------------------------------------
+# ---- completion of effects ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class AddsAnswered:
-    """Answers entries of one target of SendAdds: those that it was sent with this token from ``first`` to ``last``.
+class AddsCompleted:
+    """Completes entries of one target of SendAdds: those that it was sent with this token from ``first`` to ``last``.
     ``connection`` numbers the connections to that bookie, ascending.
     """
 
     token: int
     first: EntryId
     last: EntryId
-    answer: Answer
+    status: RequestStatus
     connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class ForceAnswered:
-    """Answers one target of SendForce; ``connection`` as in AddsAnswered, and the same count."""
+class ForceCompleted:
+    """Completes one target of SendForce; ``connection`` as in AddsCompleted, and the same count."""
 
     token: int
-    answer: Answer
+    status: RequestStatus
     connection: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAnswered:
-    """Answers SendRead. ``entry`` is present exactly if the answer is EOK: a bad digest is NoAnswer.BAD_DIGEST."""
+class ReadCompleted:
+    """Completes SendRead. ``entry`` is present exactly if the status is EOK: a bad digest is NoResponse.BAD_DIGEST."""
 
     token: int
-    answer: Answer
+    status: RequestStatus
     entry: VerifiedEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LacAnswered:
-    """Answers SendReadLac. ``lac``: the highest that the response proves, None if it proves none."""
+class LacCompleted:
+    """Completes SendReadLac. ``lac``: the highest that the response proves, None if it proves none."""
 
     token: int
-    answer: Answer
+    status: RequestStatus
     lac: EntryId | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class PollAnswered:
-    """Answers SendPoll. With EOK ``lac`` is the bookie's, and ``entry`` the one after the requested LAC, if there is
+class PollCompleted:
+    """Completes SendPoll. With EOK ``lac`` is the bookie's, and ``entry`` the one after the requested LAC, if there is
     a higher one and the bookie has it.
     """
 
     token: int
-    answer: Answer
+    status: RequestStatus
     lac: EntryId | None = None
     entry: VerifiedEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataRead:
-    """Answers ReadMetadata."""
+    """Completes ReadMetadata."""
 
     token: int
     metadata: LedgerMetadata
@@ -146,7 +146,7 @@ class MetadataRead:
 
 @dataclass(frozen=True, slots=True)
 class MetadataWritten:
-    """Answers WriteMetadata: it is stored, with this version."""
+    """Completes WriteMetadata: it is stored, with this version."""
 
     token: int
     version: int
@@ -154,14 +154,14 @@ class MetadataWritten:
 
 @dataclass(frozen=True, slots=True)
 class MetadataConflict:
-    """Answers WriteMetadata: the stored version is another one, nothing was written."""
+    """Completes WriteMetadata: the stored version is another one, nothing was written."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataFailed:
-    """Answers ReadMetadata or WriteMetadata: the outcome is an error; a write may have taken effect all the same."""
+    """Completes ReadMetadata or WriteMetadata: the outcome is an error; a write may have taken effect all the same."""
 
     token: int
     error: MetadataError
@@ -169,24 +169,24 @@ class MetadataFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReplacementsPicked:
-    """Answers PickReplacements: as many bookies as there are, at most as many as requested, in the order requested."""
+    """Completes PickReplacements: as many bookies as there are, at most as many as requested, in their order."""
 
     token: int
     bookies: tuple[BookieId, ...]
 
 
-MetadataAnswer = MetadataRead | MetadataWritten | MetadataConflict | MetadataFailed
+MetadataEvent = MetadataRead | MetadataWritten | MetadataConflict | MetadataFailed
 Event = (
     Append
     | Close
     | Force
     | BookieRecovered
     | SpeculativeRead
-    | AddsAnswered
-    | ForceAnswered
-    | ReadAnswered
-    | LacAnswered
-    | PollAnswered
-    | MetadataAnswer
+    | AddsCompleted
+    | ForceCompleted
+    | ReadCompleted
+    | LacCompleted
+    | PollCompleted
+    | MetadataEvent
     | ReplacementsPicked
 )

@@ -1,13 +1,13 @@
 """Forcing: makes entries added with deferred sync durable, and so confirmed.
 
-The response to such an add says that the bookie has the entry, not that it has synced it. A force that is answered
-EOK says so for everything that the bookie had acknowledged before. LAC advances to what was acknowledged when the
+The response to such an add means that the bookie has the entry, not that it has synced it. A force that gets
+EOK confirms it for everything that the bookie had acknowledged before. LAC advances to what was acknowledged when the
 force was sent, once
 
-- every bookie of the ensemble has answered EOK, and
-- each of them on the very connection on which it had answered its adds since the force before. Java's client does not
-  require that. A bookie that lost its host between an add and the force has nothing to sync when it is back, and
-  answers EOK for entries that it has lost. Only its different connection shows that it was away.
+- every bookie of the ensemble has responded EOK, and
+- each of them on the very connection on which it had acknowledged its adds since the force before. Java's client does
+  not require that. A bookie that lost its host between an add and the force has nothing to sync when it is back, and
+  responds EOK for entries that it has lost. Only its different connection shows that it was disconnected.
 
 A force that misses either ends the writer: no later one could make up for it.
 
@@ -21,19 +21,19 @@ from dataclasses import dataclass
 from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.protocol.adds import Adds
 from bkbox.protocol.effects import Effect, Forced, SendForce, Target, Tokens
-from bkbox.protocol.events import ForceAnswered, describe
+from bkbox.protocol.events import ForceCompleted, describe
 from bkbox.wire.codes import Code
 
 
 @dataclass(slots=True)
 class _Round:
-    """One force in flight: what it will have confirmed, and the bookies that still have to answer."""
+    """One force in flight: what it will have confirmed, and the bookies whose response is pending."""
 
     lac: EntryId
     length: int
     calls: int
-    unanswered: dict[int, int]
-    adds_answered_on: list[set[int]]
+    pending: dict[int, int]
+    stored_connections: list[set[int]]
 
 
 class Forcing:
@@ -52,7 +52,7 @@ class Forcing:
         self._calls += 1
 
     def go_on(self, adds: Adds, *, closing: bool) -> list[Effect]:
-        """Answer the calls that are finished, and begin the next round if one was requested.
+        """Complete the calls that are finished, and begin the next round if one was requested.
 
         One round at a time; calls that come meanwhile share the next one.
         """
@@ -68,34 +68,34 @@ class Forcing:
         return effects
 
     def _begin(self, adds: Adds, calls: int) -> SendForce:
-        targets = tuple(Target(self._tokens.take(), bookie) for bookie in adds.ensemble)
+        targets = tuple(Target(self._tokens.next(), bookie) for bookie in adds.ensemble)
         self._round = _Round(
             adds.lac,
             adds.length,
             calls,
             {target.token: position for position, target in enumerate(targets)},
-            adds.answered_on,
+            adds.stored_connections,
         )
-        adds.answered_on = [set() for _ in targets]
+        adds.stored_connections = [set() for _ in targets]
         return SendForce(targets)
 
-    def answered(self, event: ForceAnswered, adds: Adds) -> str | None:
+    def on_completed(self, event: ForceCompleted, adds: Adds) -> str | None:
         """Count a response. Returns the reason, for messages, if the force has failed by it."""
-        under_way = self._round
-        if under_way is None or event.token not in under_way.unanswered:
+        current = self._round
+        if current is None or event.token not in current.pending:
             return None
-        position = under_way.unanswered.pop(event.token)
-        if event.answer is not Code.EOK:
+        position = current.pending.pop(event.token)
+        if event.status is not Code.EOK:
             self._round = None
-            return describe([(adds.ensemble[position], event.answer)])
-        if not under_way.adds_answered_on[position] <= {event.connection}:
+            return describe([(adds.ensemble[position], event.status)])
+        if not current.stored_connections[position] <= {event.connection}:
             self._round = None
             return (
-                f"{adds.ensemble[position]} was disconnected since it answered adds: "
+                f"{adds.ensemble[position]} was disconnected since it acknowledged adds: "
                 f"it may have lost them"
             )
-        if not under_way.unanswered:
-            self.lac, self.length = under_way.lac, under_way.length
-            self._done = under_way.calls
+        if not current.pending:
+            self.lac, self.length = current.lac, current.length
+            self._done = current.calls
             self._round = None
         return None

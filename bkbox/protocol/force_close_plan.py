@@ -41,10 +41,10 @@ class ForceClosePlan:
 
     ``end``: its last entry then. ``holes``: ids up to there that no bookie gives: they become no-op entries with
     ``plug``, and stay unreadable without. ``acknowledged``: entries that no bookie gives, or that are given up, and
-    that are known to have been acknowledged: all up to the LAC are, and all of a closed ledger. ``doubtful``: those
-    behind the LAC that no bookie gives and that may have been acknowledged. ``dropped``: entries behind the end that
-    some bookie has. ``unknown_after``: entries after this one may have been acknowledged as well, and no bookie can
-    tell; None: there were none.
+    that are known to have been acknowledged: all up to the LAC are, and all of a closed ledger. ``maybe_acknowledged``:
+    those behind the LAC that no bookie gives and that may have been acknowledged. ``dropped``: entries behind the end
+    that some bookie has. ``unknown_after``: entries after this one may have been acknowledged as well, and no bookie
+    can tell; None: there were none.
     """
 
     diagnosis: Diagnosis
@@ -53,7 +53,7 @@ class ForceClosePlan:
     holes: tuple[range, ...]
     acknowledged: tuple[range, ...]
     dropped: tuple[range, ...]
-    doubtful: tuple[range, ...] = ()
+    maybe_acknowledged: tuple[range, ...] = ()
     unknown_after: EntryId | None = None
 
     @property
@@ -102,7 +102,7 @@ class ForceClosePlan:
 
     @property
     def _given_up(self) -> list[range]:
-        return [*self.acknowledged, *self.doubtful, *self.dropped, *self.holes]
+        return [*self.acknowledged, *self.maybe_acknowledged, *self.dropped, *self.holes]
 
 
 def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> ForceClosePlan:
@@ -119,8 +119,8 @@ def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> ForceCl
     while end > NO_ENTRY and _covers(absent, end):
         end = EntryId(end - 1)
     holes = _within(absent, range(end + 1))
-    behind = range(end + 1, top + 1)
-    dropped = _without(behind, absent)
+    beyond_end = range(end + 1, top + 1)
+    dropped = _without(beyond_end, absent)
     acknowledged = tuple(
         joined(
             [
@@ -130,9 +130,11 @@ def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> ForceCl
         )
     )
     bound = _never_acknowledged(metadata, reports, found.lac, top)
-    doubtful = _within(absent, range(found.lac + 1, top + 1 if bound is None else bound))
+    maybe_acknowledged = _within(absent, range(found.lac + 1, top + 1 if bound is None else bound))
     unknown_after = EntryId(top) if bound is None else None
-    return ForceClosePlan(found, plug, end, holes, acknowledged, dropped, doubtful, unknown_after)
+    return ForceClosePlan(
+        found, plug, end, holes, acknowledged, dropped, maybe_acknowledged, unknown_after
+    )
 
 
 def text_of(ranges: tuple[range, ...], most: int = 10) -> str:

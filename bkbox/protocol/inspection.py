@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
@@ -30,7 +30,7 @@ _INVERTED = bytes((1, 0)) + bytes(254)
 class Report:
     """The responses of one bookie.
 
-    ``answer``: to the read of its last entry, the one with which a recovery fences. ``fenced`` and ``limbo``: None if
+    ``status``: of the read of its last entry, the one with which a recovery fences. ``fenced`` and ``limbo``: None if
     it does not report it (only bkbox's bookies report the former). ``listed``: the entries that it has; None if it
     gives no list. ``reads``: its responses to reads of single entries, which are newer than the list. ``lac``: the
     highest last add confirmed that an entry or LAC with a valid digest proves; ``last``: its last entry, as far as
@@ -38,23 +38,23 @@ class Report:
     """
 
     bookie: BookieId
-    answer: Answer
+    status: RequestStatus
     fenced: bool | None = None
     limbo: bool | None = None
     listed: Availability | None = None
-    reads: Mapping[int, Answer] = field(default_factory=dict)
+    reads: Mapping[int, RequestStatus] = field(default_factory=dict)
     lac: EntryId = NO_ENTRY
     last: EntryId = NO_ENTRY
 
     @property
     def alive(self) -> bool:
         """True if it responds at all."""
-        return isinstance(self.answer, Code) or self.listed is not None
+        return isinstance(self.status, Code) or self.listed is not None
 
     @property
     def can_deny(self) -> bool:
         """True if an entry not known to be there is absent."""
-        if self.answer in (Code.ENOLEDGER, Code.ENOENTRY):
+        if self.status in (Code.ENOLEDGER, Code.ENOENTRY):
             return True  # it has no entry at all
         return self.listed is not None and not self.limbo
 
@@ -67,34 +67,34 @@ class Report:
             return Evidence.POSITIVE
         return Evidence.NEGATIVE if self.can_deny else Evidence.UNKNOWN
 
-    def says(self, entry: int) -> str:
+    def describe_entry(self, entry: int) -> str:
         """The same as text."""
         evidence = self.evidence(entry)
         if evidence is Evidence.POSITIVE:
             return "has it"
         if evidence is Evidence.NEGATIVE:
             return "does not have it"
-        return self._silence(self.reads.get(entry, self.answer))
+        return self._silence(self.reads.get(entry, self.status))
 
     @property
     def silence(self) -> str:
         """The reason that it reports nothing of the ledger at all, as text."""
-        return self._silence(self.answer)
+        return self._silence(self.status)
 
-    def _silence(self, answer: Answer) -> str:
+    def _silence(self, status: RequestStatus) -> str:
         if self.limbo:
             return "is in limbo and cannot tell"
-        if isinstance(answer, NoAnswer):
-            return _SILENT[answer]
-        return f"answered {answer.name}" if answer is not Code.EOK else "was not asked"
+        if isinstance(status, NoResponse):
+            return _SILENT[status]
+        return f"answered {status.name}" if status is not Code.EOK else "was not asked"
 
 
 _SILENT = {
-    NoAnswer.CONNECTION_LOST: "dropped the connection",
-    NoAnswer.TIMEOUT: "did not answer in time",
-    NoAnswer.BAD_DIGEST: "has a copy whose digest is wrong",
-    NoAnswer.NOT_REACHED: "cannot be reached",
-    NoAnswer.NOT_UNDERSTOOD: "gave an answer that cannot be decoded",
+    NoResponse.CONNECTION_LOST: "dropped the connection",
+    NoResponse.TIMEOUT: "did not answer in time",
+    NoResponse.BAD_DIGEST: "has a copy whose digest is wrong",
+    NoResponse.NOT_REACHED: "cannot be reached",
+    NoResponse.NOT_UNDERSTOOD: "gave an answer that cannot be decoded",
 }
 
 Reports = Mapping[BookieId, Report]
@@ -116,8 +116,8 @@ def highest_lac(metadata: LedgerMetadata, reports: Reports) -> EntryId:
     """The last entry known to have been acknowledged: the highest LAC that a bookie reports, and never less than the
     end of the fragment before the last.
     """
-    told = (report.lac for report in reports.values())
-    return max(EntryId(metadata.last_fragment.first_entry - 1), *told)
+    lacs = (report.lac for report in reports.values())
+    return max(EntryId(metadata.last_fragment.first_entry - 1), *lacs)
 
 
 def highest_entry(metadata: LedgerMetadata, reports: Reports) -> EntryId:
@@ -161,13 +161,13 @@ def coverage(metadata: LedgerMetadata, reports: Reports, entries: range) -> Cove
     uncertain: list[range] = []
     for start in range(entries.start, entries.stop, WINDOW_ENTRIES):
         window = range(start, min(start + WINDOW_ENTRIES, entries.stop))
-        has, denies, asked = _count(metadata, reports, window)
+        has, denies, members = _count(metadata, reports, window)
         for found in set(has):
             copies[found] = copies.get(found, 0) + has.count(found)
         if 0 in has:
             absent = bytes(
                 0 if yes else 1 if no == all_ else 2
-                for yes, no, all_ in zip(has, denies, asked, strict=True)
+                for yes, no, all_ in zip(has, denies, members, strict=True)
             )
             lost += _runs(absent, 1, start)
             uncertain += _runs(absent, 2, start)
@@ -211,7 +211,7 @@ def joined(ranges: Iterable[range]) -> list[range]:
 def _count(metadata: LedgerMetadata, reports: Reports, window: range) -> tuple[bytes, bytes, bytes]:
     """Per entry: how many bookies of its write set have it, how many say that they do not, how many there are."""
     ensemble = metadata.fragment_of(window.start).ensemble
-    has = denies = asked = 0
+    has = denies = members = 0
     for bookie in dict.fromkeys(ensemble):
         belongs = bytearray(len(window))
         for position in (at for at, member in enumerate(ensemble) if member == bookie):
@@ -220,7 +220,7 @@ def _count(metadata: LedgerMetadata, reports: Reports, window: range) -> tuple[b
                 _mark(belongs, first, len(window), metadata.ensemble_size)
         has_here, denied_here = _marks(reports[bookie], window)
         member = int.from_bytes(belongs, "little")
-        asked += member
+        members += member
         has += member & int.from_bytes(has_here, "little")
         denies += member & int.from_bytes(denied_here, "little")
     size = len(window)
@@ -228,7 +228,7 @@ def _count(metadata: LedgerMetadata, reports: Reports, window: range) -> tuple[b
     return (
         has.to_bytes(size, "little"),
         denies.to_bytes(size, "little"),
-        asked.to_bytes(size, "little"),
+        members.to_bytes(size, "little"),
     )
 
 
@@ -249,10 +249,10 @@ def _marks(report: Report, window: range) -> tuple[bytearray, bytearray]:
             if group.period == 0:
                 break
     denies = has.translate(_INVERTED) if report.can_deny else bytearray(len(window))
-    for entry, answer in report.reads.items():
+    for entry, status in report.reads.items():
         if entry in window:
-            has[entry - window.start] = answer.evidence is Evidence.POSITIVE
-            denies[entry - window.start] = answer.evidence is Evidence.NEGATIVE
+            has[entry - window.start] = status.evidence is Evidence.POSITIVE
+            denies[entry - window.start] = status.evidence is Evidence.NEGATIVE
     return has, denies
 
 
@@ -262,11 +262,11 @@ def _mark(marks: bytearray, first: int, stop: int, step: int) -> None:
         marks[first:stop:step] = b"\1" * len(chosen)
 
 
-def _runs(marks: bytes, wanted: int, start: int) -> Iterator[range]:
-    at = marks.find(wanted)
+def _runs(marks: bytes, mark: int, start: int) -> Iterator[range]:
+    at = marks.find(mark)
     while at >= 0:
         end = at
-        while end < len(marks) and marks[end] == wanted:
+        while end < len(marks) and marks[end] == mark:
             end += 1
         yield range(start + at, start + end)
-        at = marks.find(wanted, end)
+        at = marks.find(mark, end)

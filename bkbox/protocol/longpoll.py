@@ -10,7 +10,7 @@ with the entry if it has it. Rules:
 - a bookie whose time was up without that does not decide alone: the others are asked too, to respond at once, until
   it is known that nothing was confirmed (``QuorumSizes.covered``). 'No such entry' is such a response, of a ledger
   without entries; 'no such ledger' counts as well, but comes at once, so that the next one is asked to wait;
-- if the bookies run out before, the poll ends with the LAC heard of, or fails if no bookie could say anything.
+- if the bookies run out before, the poll ends with the LAC heard of, or fails if no bookie responded.
 
 A LAC here is a bookie's claim and not covered by a digest; entries are. Source: ReadLastConfirmedAndEntryOp.java.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 from bkbox.base.ids import EntryId
 from bkbox.errors import UnknownEntryError
 from bkbox.protocol.effects import Effect, Failed, Polled, SendPoll, Tokens
-from bkbox.protocol.events import Answer, PollAnswered, SpeculativeRead, describe
+from bkbox.protocol.events import PollCompleted, RequestStatus, SpeculativeRead, describe
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.metadata.ledger import LedgerMetadata
@@ -44,7 +44,7 @@ class LongPoll:
         self._ensemble = ensemble
         self._tokens = Tokens()
         self._positions: dict[int, int] = {}
-        self._answers: dict[int, Answer] = {}
+        self._statuses: dict[int, RequestStatus] = {}
         self._lac = EntryId(metadata.last_fragment.first_entry - 1)
         self._time_is_up = False
         self._done = False
@@ -52,7 +52,7 @@ class LongPoll:
     def start(self) -> list[Effect]:
         return self._ask_next()
 
-    def handle(self, event: PollAnswered | SpeculativeRead) -> list[Effect]:
+    def handle(self, event: PollCompleted | SpeculativeRead) -> list[Effect]:
         if self._done:
             return []
         if isinstance(event, SpeculativeRead):
@@ -60,17 +60,17 @@ class LongPoll:
         position = self._positions.pop(event.token, None)
         if position is None:
             return []
-        self._answers[position] = event.answer
+        self._statuses[position] = event.status
         if event.lac is not None:
             self._lac = max(self._lac, event.lac)
             if event.lac >= self._entry:
                 return self._end(Polled(self._lac, event.entry))
-        if event.answer in (Code.EOK, Code.ENOENTRY):
+        if event.status in (Code.EOK, Code.ENOENTRY):
             self._time_is_up = True
         return self._go_on()
 
     def _go_on(self) -> list[Effect]:
-        heard = {p for p, a in self._answers.items() if a.evidence is not Evidence.UNKNOWN}
+        heard = {p for p, a in self._statuses.items() if a.evidence is not Evidence.UNKNOWN}
         if self._sizes.covered(heard):
             return self._end(Polled(self._lac, None))
         if self._left:
@@ -88,7 +88,7 @@ class LongPoll:
         if not self._left:
             return []
         position, bookie = self._left.pop(0)
-        token = self._tokens.take()
+        token = self._tokens.next()
         self._positions[token] = position
         return [SendPoll(token, bookie, EntryId(self._entry - 1), wait=not self._time_is_up)]
 
@@ -97,10 +97,10 @@ class LongPoll:
         return [outcome]
 
     def _explain(self) -> str:
-        answers = describe(
-            (bookie, self._answers.get(position)) for position, bookie in enumerate(self._ensemble)
+        statuses = describe(
+            (bookie, self._statuses.get(position)) for position, bookie in enumerate(self._ensemble)
         )
         return (
             f"ledger {self._ledger_id}: no bookie can say whether entry {self._entry} is confirmed: "
-            f"{answers}"
+            f"{statuses}"
         )

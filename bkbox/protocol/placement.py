@@ -36,7 +36,7 @@ WEIGHT_MAX = 3.0
 """Java: bookieMaxMultipleForWeightBasedPlacement."""
 
 _STEPS_MAX = 1_000
-"""Positions tried for one ensemble before the best one found so far is taken. Only ensembles larger than their write
+"""Positions tried for one ensemble before the best one found so far is used. Only ensembles larger than their write
 quorum, on racks that are too few or too small, ever come near it.
 """
 
@@ -86,7 +86,7 @@ class Placement:
     """
 
     ensemble: tuple[BookieId | None, ...]
-    judged: tuple[PlacementDecision, ...]
+    decisions: tuple[PlacementDecision, ...]
     relaxed: tuple[str, ...]
 
     @property
@@ -96,10 +96,10 @@ class Placement:
 
     def shortage(self, needed: int) -> str:
         """For an incomplete ensemble: the available bookies and the dropped ones, as text."""
-        usable = [j.candidate.bookie for j in self.judged if j.verdict is Verdict.CHOSEN]
+        usable = [j.candidate.bookie for j in self.decisions if j.verdict is Verdict.CHOSEN]
         dropped = [
             f"{j.candidate.bookie} ({j.reason})"
-            for j in self.judged
+            for j in self.decisions
             if j.verdict is Verdict.DROPPED
         ]
         are_needed = counted(needed, "bookie", "are")
@@ -137,17 +137,17 @@ def place(
     # An exponential race: the smallest draw wins, in proportion to the weights, among all candidates as well as among
     # those that any rule leaves over.
     draws = {each.bookie: rng.expovariate(weights[each.bookie]) for each in usable}
-    pool = _without_spare_suspects(usable, seats, draws)
+    pool = _without_surplus_suspects(usable, seats, draws)
     search = _Search(seats, pool, draws, write_quorum, min_racks)
     filled = search.run()
     chosen = {seat.bookie for seat in filled if seat is not None} - members
-    judged = [
-        _judge(each, reasons[each.bookie], weights.get(each.bookie), chosen, search)
+    decisions = [
+        _decide(each, reasons[each.bookie], weights.get(each.bookie), chosen, search)
         for each in candidates
     ]
     return Placement(
         tuple(None if seat is None else seat.bookie for seat in filled),
-        tuple(judged),
+        tuple(decisions),
         (*_suspects_used(filled, chosen), *search.relaxed()),
     )
 
@@ -177,7 +177,7 @@ def _weights(usable: Sequence[Candidate]) -> Mapping[BookieId, float]:
     return weights
 
 
-def _without_spare_suspects(
+def _without_surplus_suspects(
     usable: Sequence[Candidate],
     seats: Sequence[Candidate | None],
     draws: Mapping[BookieId, float],
@@ -222,11 +222,11 @@ class _Search:
         self._windows = [write_set(start, size, write_quorum) for start in starts]
         near = [p for p in range(1 - write_quorum, write_quorum) if p]
         self._near = [{(p + d) % size for d in near} - {p} for p in range(size)]
-        self._wanted = min(min_racks, write_quorum)
-        everybody = [*pool, *(seat for seat in seats if seat is not None)]
-        self._racks_wanted = min(self._wanted, len({each.rack for each in everybody}))
-        self._hosts_wanted = min(self._wanted, len({each.host for each in everybody}))
-        self._racks = Counter(each.rack for each in everybody)
+        self._needed = min(min_racks, write_quorum)
+        known = [*pool, *(seat for seat in seats if seat is not None)]
+        self._racks_needed = min(self._needed, len({each.rack for each in known}))
+        self._hosts_needed = min(self._needed, len({each.host for each in known}))
+        self._racks = Counter(each.rack for each in known)
         self._steps = 0
         self._best: tuple[Candidate | None, ...] = ()
         self._best_cost: tuple[int, int] | None = None
@@ -238,7 +238,7 @@ class _Search:
         return self._best
 
     def _fill(self, number: int) -> None:
-        cost = self._shortfalls(self._racks_wanted, self._hosts_wanted)  # grows with every seat
+        cost = self._shortfalls(self._racks_needed, self._hosts_needed)  # grows with every seat
         if self._best_cost is not None and (cost >= self._best_cost or self._steps >= _STEPS_MAX):
             return
         if number == len(self._open):
@@ -265,14 +265,14 @@ class _Search:
             key=lambda each: (uses.of_rack(each), uses.of_host(each), self._draws[each.bookie]),
         )
 
-    def _shortfalls(self, racks_wanted: int, hosts_wanted: int) -> tuple[int, int]:
+    def _shortfalls(self, racks_needed: int, hosts_needed: int) -> tuple[int, int]:
         """The number of racks, and of hosts, that the write quorums lack, however the empty seats are filled."""
         racks = hosts = 0
         for window in self._windows:
             there = [seat for seat in (self._seats[p] for p in window) if seat is not None]
             free = len(window) - len(there)
-            racks += max(0, racks_wanted - free - len({each.rack for each in there}))
-            hosts += max(0, hosts_wanted - free - len({each.host for each in there}))
+            racks += max(0, racks_needed - free - len({each.rack for each in there}))
+            hosts += max(0, hosts_needed - free - len({each.host for each in there}))
         return racks, hosts
 
     def _uses(self, position: int) -> _Uses:
@@ -291,30 +291,30 @@ class _Search:
         """Rule 3, if it was not kept."""
         if not self._open or None in self._seats:
             return
-        racks, hosts = self._shortfalls(self._wanted, self._wanted)
+        racks, hosts = self._shortfalls(self._needed, self._needed)
         if racks:
             there = ", ".join(f"{rack} ({count})" for rack, count in sorted(self._racks.items()))
             yield (
-                f"not every write quorum spans {self._wanted} racks, because of where the "
+                f"not every write quorum spans {self._needed} racks, because of where the "
                 f"bookies are: {there}"
             )
         if hosts:
-            yield f"not every write quorum spans {self._wanted} hosts"
+            yield f"not every write quorum spans {self._needed} hosts"
 
     @cached_property
-    def _taken(self) -> list[tuple[_Uses, Candidate]]:
+    def _chosen(self) -> list[tuple[_Uses, Candidate]]:
         """The chosen candidates, each with the uses of the others."""
         return [(self._uses(p), seat) for p in self._open if (seat := self._seats[p]) is not None]
 
     def why_not(self, candidate: Candidate) -> str:
         """The reason that a candidate in the pool was not chosen."""
         size = len(self._seats)
-        other_racks = [(u, s) for u, s in self._taken if s.rack != candidate.rack]
+        other_racks = [(u, s) for u, s in self._chosen if s.rack != candidate.rack]
         if other_racks and all(u.of_rack(candidate) > u.of_rack(s) for u, s in other_racks):
             count = sum(seat is not None and seat.rack == candidate.rack for seat in self._seats)
             return f"rack {candidate.rack} has {count} of {size} already"
         peers = [
-            (u, s) for u, s in self._taken if s.rack == candidate.rack and s.host != candidate.host
+            (u, s) for u, s in self._chosen if s.rack == candidate.rack and s.host != candidate.host
         ]
         if peers and all(u.of_host(candidate) > u.of_host(s) for u, s in peers):
             count = sum(seat is not None and seat.host == candidate.host for seat in self._seats)
@@ -343,7 +343,7 @@ class _Uses:
 # ---- the explanation ----------------------------------------------------------------------------
 
 
-def _judge(
+def _decide(
     candidate: Candidate,
     why_dropped: str,
     weight: float | None,

@@ -81,16 +81,16 @@ class ReadOutcome(Enum):
 def read_outcome(
     evidence: Collection[Evidence], replicas: int, negatives_needed: int
 ) -> ReadOutcome:
-    """Judge the responses to a read of one entry from ``replicas`` bookies.
+    """Decide a read by the responses of one entry from ``replicas`` bookies.
 
     One positive is enough, for it carries the entry. ``negatives_needed`` is QC in a recovery, where the question is
     whether the entry can have been acknowledged, and WQ in a normal read, where any bookie may still hold it.
     """
-    answers = list(evidence)
-    if Evidence.POSITIVE in answers:
+    statuses = list(evidence)
+    if Evidence.POSITIVE in statuses:
         return ReadOutcome.POSITIVE
-    if answers.count(Evidence.NEGATIVE) >= negatives_needed:
+    if statuses.count(Evidence.NEGATIVE) >= negatives_needed:
         return ReadOutcome.NEGATIVE
-    if len(answers) >= replicas:
+    if len(statuses) >= replicas:
         return ReadOutcome.UNKNOWN
     return ReadOutcome.PENDING

@@ -17,10 +17,10 @@ from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
 from bkbox.protocol.effects import Effect, EntryFound, Failed, ReadMetadata, SendRead, Tokens
 from bkbox.protocol.events import (
-    Answer,
     MetadataFailed,
     MetadataRead,
-    ReadAnswered,
+    ReadCompleted,
+    RequestStatus,
     SpeculativeRead,
     describe,
 )
@@ -28,7 +28,7 @@ from bkbox.protocol.quorum import ReadOutcome, read_outcome
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 
-ReaderEvent = ReadAnswered | SpeculativeRead | MetadataRead | MetadataFailed
+ReaderEvent = ReadCompleted | SpeculativeRead | MetadataRead | MetadataFailed
 
 ReadOrder = Callable[[tuple[BookieId, ...]], tuple[BookieId, ...]]
 
@@ -59,9 +59,9 @@ class EntryReader:
         self._tokens = Tokens()
         self._replicas: tuple[BookieId, ...] = ()
         self._turns: tuple[BookieId, ...] = ()
-        self._asked = 0
+        self._next_replica = 0
         self._positions: dict[int, int] = {}
-        self._answers: dict[int, Answer] = {}
+        self._statuses: dict[int, RequestStatus] = {}
         self._metadata_token = 0
         self._failure: LedgerError | None = None
         self._done = False
@@ -75,8 +75,8 @@ class EntryReader:
         if self._done:
             return []
         match event:
-            case ReadAnswered():
-                return self._answered(event)
+            case ReadCompleted():
+                return self._on_read(event)
             case SpeculativeRead():
                 return self._ask_next() if self._failure is None else []
             case MetadataRead() if event.token == self._metadata_token:
@@ -90,30 +90,30 @@ class EntryReader:
     def _ask_all_over(self) -> list[Effect]:
         self._replicas = self._write_set(self.metadata)
         self._turns = self._order(self._replicas)
-        self._asked = 0
+        self._next_replica = 0
         self._positions = {}
-        self._answers = {}
+        self._statuses = {}
         self._failure = None
         return self._ask_next()
 
     def _ask_next(self) -> list[Effect]:
-        if self._asked == len(self._replicas):
+        if self._next_replica == len(self._replicas):
             return []
-        token = self._tokens.take()
-        self._positions[token] = self._asked
-        self._asked += 1
+        token = self._tokens.next()
+        self._positions[token] = self._next_replica
+        self._next_replica += 1
         return [SendRead(token, self._turns[self._positions[token]], self.entry, fence=False)]
 
-    def _answered(self, event: ReadAnswered) -> list[Effect]:
+    def _on_read(self, event: ReadCompleted) -> list[Effect]:
         position = self._positions.pop(event.token, None)
         if position is None:
             return []
-        self._answers[position] = event.answer
+        self._statuses[position] = event.status
         if event.entry is not None:
             self._done = True
             return [EntryFound(event.entry)]
         replicas = len(self._replicas)
-        evidence = [answer.evidence for answer in self._answers.values()]
+        evidence = [status.evidence for status in self._statuses.values()]
         match read_outcome(evidence, replicas, negatives_needed=replicas):
             case ReadOutcome.NEGATIVE:
                 self._failure = NoSuchEntryError(self._explain("is on no bookie"))
@@ -121,7 +121,7 @@ class EntryReader:
                 self._failure = UnknownEntryError(self._explain("cannot be read"))
             case _:
                 return self._ask_next()
-        self._metadata_token = self._tokens.take()
+        self._metadata_token = self._tokens.next()
         return [ReadMetadata(self._metadata_token)]
 
     def _compare(self, event: MetadataRead) -> list[Effect]:
@@ -153,7 +153,7 @@ class EntryReader:
         return tuple(ensemble[position] for position in positions)
 
     def _explain(self, what: str) -> str:
-        answers = describe(
-            (bookie, self._answers.get(position)) for position, bookie in enumerate(self._turns)
+        statuses = describe(
+            (bookie, self._statuses.get(position)) for position, bookie in enumerate(self._turns)
         )
-        return f"entry {self.entry} of ledger {self.metadata.ledger_id} {what}: {answers}"
+        return f"entry {self.entry} of ledger {self.metadata.ledger_id} {what}: {statuses}"

@@ -1,6 +1,6 @@
 """Recovery: a client other than the writer ends the ledger, and cuts off nothing acknowledged.
 
-1. *Take over*: OPEN becomes IN_RECOVERY by CAS; the writer can change no ensemble and not close any more. If it is
+1. *Begin*: OPEN becomes IN_RECOVERY by CAS; the writer can change no ensemble and not close any more. If it is
    IN_RECOVERY already nothing is written: several recoveries may run at once.
 2. *Fence*: the last entry is read, fencing, from every bookie of the last ensemble until those not heard from can
    acknowledge nothing among themselves (lac.py). From then on the writer cannot get anything acknowledged that is not
@@ -9,7 +9,7 @@
    did not reach must not accept the entry after it has said no.
    One positive: the entry is written back. QC negatives: it was never acknowledged, the ledger ends before it.
    Anything else: aborted, nothing is closed, it may be tried again.
-   Entries are read ahead, the more the more were found, and judged in order: responses about an entry behind the end
+   Entries are read ahead, the more the more were found, and processed in order: responses about an entry behind the end
    count for nothing, since an entry is acknowledged only after all before it.
    Reads go to the ensemble *as found*, never to a replacement of step 4, whose 'no' proves nothing.
 4. *Write back* each entry, in order, as it was (its own LAC and length, so that replicas stay byte-identical), with the
@@ -51,14 +51,14 @@ from bkbox.protocol.effects import (
     WriteMetadata,
 )
 from bkbox.protocol.events import (
-    AddsAnswered,
-    Answer,
+    AddsCompleted,
     MetadataConflict,
     MetadataFailed,
     MetadataRead,
     MetadataWritten,
-    ReadAnswered,
+    ReadCompleted,
     ReplacementsPicked,
+    RequestStatus,
     describe,
 )
 from bkbox.protocol.lac import LacReader
@@ -68,8 +68,8 @@ from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 RecoveryEvent = (
-    AddsAnswered
-    | ReadAnswered
+    AddsCompleted
+    | ReadCompleted
     | ReplacementsPicked
     | MetadataRead
     | MetadataWritten
@@ -85,13 +85,13 @@ READ_AHEAD = 64
 
 
 class _Step(Enum):
-    TAKE_OVER = auto()
-    REREAD_TO_TAKE_OVER = auto()
+    BEGIN_RECOVERY = auto()
+    REREAD_TO_BEGIN = auto()
     CLOSE = auto()
     REREAD_TO_CLOSE = auto()
 
 
-_WRITES = (_Step.TAKE_OVER, _Step.CLOSE)
+_WRITES = (_Step.BEGIN_RECOVERY, _Step.CLOSE)
 """Steps that wait for metadata to be written; the others wait for a read."""
 
 
@@ -114,28 +114,28 @@ class _Poll:
         self._replicas = replicas
         self._negatives_needed = negatives
         self._positions: dict[int, int] = {}
-        self._answers: dict[int, Answer] = {}
+        self._statuses: dict[int, RequestStatus] = {}
 
     def start(self, tokens: Tokens) -> list[SendRead]:
         effects = []
         for position, bookie in enumerate(self._replicas):
-            token = tokens.take()
+            token = tokens.next()
             self._positions[token] = position
             effects.append(SendRead(token, bookie, self.entry, fence=True))
         return effects
 
-    def answered(self, event: ReadAnswered) -> None:
-        self._answers[self._positions.pop(event.token)] = event.answer
+    def on_completed(self, event: ReadCompleted) -> None:
+        self._statuses[self._positions.pop(event.token)] = event.status
         if event.entry is not None:
             self.found = event.entry
 
     def outcome(self) -> ReadOutcome:
-        evidence = [answer.evidence for answer in self._answers.values()]
+        evidence = [status.evidence for status in self._statuses.values()]
         return read_outcome(evidence, len(self._replicas), self._negatives_needed)
 
-    def answers(self) -> str:
+    def statuses(self) -> str:
         return describe(
-            (bookie, self._answers.get(position)) for position, bookie in enumerate(self._replicas)
+            (bookie, self._statuses.get(position)) for position, bookie in enumerate(self._replicas)
         )
 
 
@@ -166,20 +166,20 @@ class LedgerRecovery:
         self._done = False
 
     def start(self) -> list[Effect]:
-        return self._take_over(self.metadata, self.version)
+        return self._begin_recovery(self.metadata, self.version)
 
     def handle(self, event: RecoveryEvent) -> list[Effect]:
         if self._done:
             return []
         match event:
-            case ReadAnswered():
-                return self._read_answered(event)
-            case AddsAnswered():
-                return self._add_answered(event)
+            case ReadCompleted():
+                return self._on_read(event)
+            case AddsCompleted():
+                return self._on_adds(event)
             case ReplacementsPicked():
                 return self._picked(event)
             case _:
-                return self._metadata_answered(event)
+                return self._on_metadata(event)
 
     def _finish(self, outcome: Recovered | Failed) -> list[Effect]:
         self._done = True
@@ -195,13 +195,13 @@ class LedgerRecovery:
             )
         )
 
-    # ---- 1 and 2: take over, fence --------------------------------------------------------------
+    # ---- 1 and 2: begin, fence ------------------------------------------------------------------
 
-    def _take_over(self, metadata: LedgerMetadata, version: int) -> list[Effect]:
+    def _begin_recovery(self, metadata: LedgerMetadata, version: int) -> list[Effect]:
         if metadata.state is LedgerState.OPEN:
             self.metadata = metadata
             self.version = version
-            return [self._write(_Step.TAKE_OVER, metadata.with_state(LedgerState.IN_RECOVERY))]
+            return [self._write(_Step.BEGIN_RECOVERY, metadata.with_state(LedgerState.IN_RECOVERY))]
         if metadata.state is LedgerState.CLOSED:
             return self._finish(Recovered(metadata, version))
         return self._begin_fencing(metadata, version)
@@ -215,11 +215,11 @@ class LedgerRecovery:
 
     # ---- 3: read forward ------------------------------------------------------------------------
 
-    def _read_answered(self, event: ReadAnswered) -> list[Effect]:
+    def _on_read(self, event: ReadCompleted) -> list[Effect]:
         poll = self._poll_of.pop(event.token, None)
         if poll is not None:
-            poll.answered(event)
-            return self._judge()
+            poll.on_completed(event)
+            return self._process_reads()
         if self._fence is None or self._adds is not None:
             return []
         effects = self._fence.handle(event)
@@ -253,27 +253,27 @@ class LedgerRecovery:
             self._poll_of[effect.token] = poll
         return effects
 
-    def _judge(self) -> list[Effect]:
+    def _process_reads(self) -> list[Effect]:
         """Process the results of the first entries that were read."""
         effects: list[Effect] = []
         while self._polls and not self._done:
             outcome = self._polls[0].outcome()
             if outcome is ReadOutcome.PENDING:
                 break
-            effects += self._judge_one(self._polls.popleft(), outcome)
+            effects += self._process_read(self._polls.popleft(), outcome)
         return effects
 
-    def _judge_one(self, poll: _Poll, outcome: ReadOutcome) -> list[Effect]:
+    def _process_read(self, poll: _Poll, outcome: ReadOutcome) -> list[Effect]:
         adds = self._outstanding()
         if self._end is not None:
             # The ledger ends at the LAC, and that entry was read for its length.
             if poll.found is None:
                 return self._abort(
-                    f"entry {poll.entry} is acknowledged and cannot be read: {poll.answers()}"
+                    f"entry {poll.entry} is acknowledged and cannot be read: {poll.statuses()}"
                 )
             return self._close(poll.found.length)
         if outcome is ReadOutcome.UNKNOWN:
-            return self._abort(f"entry {poll.entry} may exist: {poll.answers()}")
+            return self._abort(f"entry {poll.entry} may exist: {poll.statuses()}")
         if poll.found is None:
             self._end = EntryId(poll.entry - 1)
             self._polls.clear()
@@ -288,17 +288,17 @@ class LedgerRecovery:
 
     def _outstanding(self) -> Adds:
         if self._adds is None:
-            raise BugError("a recovery got an answer to what it has not asked")
+            raise BugError("a recovery got an event that it has not requested")
         return self._adds
 
-    def _add_answered(self, event: AddsAnswered) -> list[Effect]:
+    def _on_adds(self, event: AddsCompleted) -> list[Effect]:
         adds = self._outstanding()
-        answer = adds.answered(event)
-        if answer is Code.EUA:
+        status = adds.on_completed(event)
+        if status is Code.EUA:
             return self._fail(
                 UnauthorizedError(f"ledger {self.metadata.ledger_id}: {adds.failures()}")
             )
-        if answer is not None:
+        if status is not None:
             self._ask_for_replacements = True
         return self._go_on(adds)
 
@@ -346,7 +346,7 @@ class LedgerRecovery:
         self._ask_for_replacements = False
         ensemble = tuple(adds.ensemble)
         positions = tuple(sorted(adds.failed))
-        self._picking = (self._tokens.take(), positions)
+        self._picking = (self._tokens.next(), positions)
         failed = tuple(ensemble[position] for position in positions)
         return PickReplacements(self._picking[0], failed, ensemble)
 
@@ -371,18 +371,18 @@ class LedgerRecovery:
         return [self._write(_Step.CLOSE, closed)]
 
     def _write(self, step: _Step, proposed: LedgerMetadata) -> Effect:
-        token = self._tokens.take()
+        token = self._tokens.next()
         self._waiting = _Waiting(step, token, proposed)
         return WriteMetadata(token, proposed, self.version)
 
     def _reread(self, waiting: _Waiting, error: MetadataError | None) -> list[Effect]:
-        token = self._tokens.take()
+        token = self._tokens.next()
         closing = waiting.step is _Step.CLOSE
-        step = _Step.REREAD_TO_CLOSE if closing else _Step.REREAD_TO_TAKE_OVER
+        step = _Step.REREAD_TO_CLOSE if closing else _Step.REREAD_TO_BEGIN
         self._waiting = _Waiting(step, token, waiting.proposed, error)
         return [ReadMetadata(token)]
 
-    def _metadata_answered(
+    def _on_metadata(
         self, event: MetadataRead | MetadataWritten | MetadataConflict | MetadataFailed
     ) -> list[Effect]:
         waiting = self._waiting
@@ -405,8 +405,8 @@ class LedgerRecovery:
             case MetadataRead():
                 if waiting.write_error is not None and event.version == self.version:
                     return self._fail(waiting.write_error)
-                if waiting.step is _Step.REREAD_TO_TAKE_OVER:
-                    return self._take_over(event.metadata, event.version)
+                if waiting.step is _Step.REREAD_TO_BEGIN:
+                    return self._begin_recovery(event.metadata, event.version)
                 return self._close_on(event.metadata, event.version, waiting.proposed)
 
     def _close_on(

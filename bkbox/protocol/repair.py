@@ -1,7 +1,7 @@
 """Phase two of a boot, planned: the entries of a ledger that this bookie has to hold, the missing ones, the peers to
 copy them from, and when the ledger leaves limbo.
 
-Only settled entries are planned for: all of a closed ledger, of any other those of the fragments before the last,
+Only final entries are planned for: all of a closed ledger, of any other those of the fragments before the last,
 which are acknowledged and will not move. A ledger that is open with this bookie in its last ensemble, or in recovery,
 stays in limbo and is recovered first: a 'no' from here could let a recovery end it too early, and a recovery in
 progress may name this bookie for the first time when it closes.
@@ -37,7 +37,7 @@ def expected_entries(
 
 def acknowledged_entries(metadata: LedgerMetadata, bookie: BookieId, lac: int) -> Iterator[range]:
     """Entries that this bookie has to hold of a ledger whose writer may go on: also those of an open last fragment up
-    to ``lac``, a LAC that was learnt before the metadata were read.
+    to ``lac``, a LAC that was read before the metadata were read.
 
     An ensemble change takes effect behind the writer's LAC, so that the ensembles of these entries are final.
     """
@@ -51,13 +51,13 @@ def missing(expected: Iterable[range], present: Iterable[tuple[int, int]]) -> It
     """The expected entries that are not present. ``present``: (first, last) ranges, ascending, both inclusive."""
     runs = iter(present)
     run = next(runs, None)
-    for wanted in expected:
-        start = wanted.start
-        while start < wanted.stop:
+    for needed in expected:
+        start = needed.start
+        while start < needed.stop:
             while run is not None and run[1] < start:
                 run = next(runs, None)
-            if run is None or run[0] >= wanted.stop:
-                yield range(start, wanted.stop)
+            if run is None or run[0] >= needed.stop:
+                yield range(start, needed.stop)
                 break
             if run[0] > start:
                 yield range(start, run[0])
@@ -80,7 +80,7 @@ def peers(metadata: LedgerMetadata, entry: int, bookie: BookieId) -> tuple[Booki
 def may_leave_limbo(
     metadata: LedgerMetadata | None, bookie: BookieId, *, missing: int, unverified: int
 ) -> bool:
-    """True if this bookie may answer 'no such entry' for the ledger again.
+    """True if this bookie may respond 'no such entry' for the ledger again.
 
     ``metadata`` None: the ledger was deleted, and no client can be misled. ``missing``: expected entries that are not
     here durably; ``unverified``: those whose bytes were not read and checked.
@@ -108,15 +108,15 @@ def _expected(metadata: LedgerMetadata, bookie: BookieId, end: int) -> Iterator[
 
 def joined(ranges: Iterable[range]) -> Iterator[range]:
     """Ascending ranges as ones that neither touch nor overlap; empty ones are left out."""
-    held = range(0)
+    current = range(0)
     for piece in ranges:
         if not piece:
             continue
-        if held and held.stop == piece.start:
-            held = range(held.start, piece.stop)
+        if current and current.stop == piece.start:
+            current = range(current.start, piece.stop)
             continue
-        if held:
-            yield held
-        held = piece
-    if held:
-        yield held
+        if current:
+            yield current
+        current = piece
+    if current:
+        yield current

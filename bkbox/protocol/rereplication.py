@@ -1,6 +1,6 @@
 """The re-replication of one ledger: the copies to make, and the metadata afterwards.
 
-Fragment by fragment, and only those whose entries are settled (audit.py). A position whose bookie is gone gets
+Fragment by fragment, and only those whose entries are final (audit.py). A position whose bookie is gone gets
 another bookie, which is sent the entries of that position and nothing else; a live member that lacks entries is sent
 those. The metadata name a new bookie only after it has everything, and only if the old one is still at its position
 in the fragment that begins at that entry: of two workers on one ledger the second one finds nothing left to do.
@@ -46,7 +46,7 @@ def repairs(
     gone: Collection[BookieId],
     lacking: Mapping[BookieId, Sequence[range]],
 ) -> list[FragmentRepair]:
-    """The settled fragments that need a repair."""
+    """The final fragments that need a repair."""
     found = []
     for index, entries in final_fragments(metadata):
         fragment = metadata.fragments[index]

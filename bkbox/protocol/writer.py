@@ -64,12 +64,12 @@ from bkbox.protocol.effects import (
     WriteMetadata,
 )
 from bkbox.protocol.events import (
-    AddsAnswered,
+    AddsCompleted,
     Append,
     BookieRecovered,
     Close,
     Force,
-    ForceAnswered,
+    ForceCompleted,
     MetadataConflict,
     MetadataFailed,
     MetadataRead,
@@ -85,8 +85,8 @@ WriterEvent = (
     Append
     | Close
     | Force
-    | AddsAnswered
-    | ForceAnswered
+    | AddsCompleted
+    | ForceCompleted
     | BookieRecovered
     | ReplacementsPicked
     | MetadataRead
@@ -181,14 +181,14 @@ class LedgerWriter:
         """Handle one event. Raises HandleClosedError for an Append or Force after Close, Closed or Failed."""
         effects: Sequence[Effect]
         match event:
-            case AddsAnswered():
-                effects = self._add_answered(event)
+            case AddsCompleted():
+                effects = self._on_adds(event)
             case Append():
                 effects = self._append(event.payloads)
             case Force():
                 effects = self._force()
-            case ForceAnswered():
-                effects = self._force_answered(event)
+            case ForceCompleted():
+                effects = self._on_force(event)
             case Close() if self._closed:
                 effects = [Closed(self.metadata, self.version)]
             case Close():
@@ -198,7 +198,7 @@ class LedgerWriter:
                 effects = [*self._adds.bookie_back(event.bookie)]
                 self._ask_for_replacements = bool(self._adds.failed)
             case _:
-                effects = self._answered(event)
+                effects = self._on_completed(event)
         return [*effects, *self._go_on()]
 
     # ---- adds -----------------------------------------------------------------------------------
@@ -216,13 +216,13 @@ class LedgerWriter:
             why = f": {self.failure}" if self.failure is not None else ""
             raise HandleClosedError(f"ledger {self.metadata.ledger_id} takes no more entries{why}")
 
-    def _add_answered(self, event: AddsAnswered) -> Sequence[Effect]:
-        answer = self._adds.answered(event)
-        if answer is None:
+    def _on_adds(self, event: AddsCompleted) -> Sequence[Effect]:
+        status = self._adds.on_completed(event)
+        if status is None:
             return []
-        if answer is Code.EFENCED:
+        if status is Code.EFENCED:
             return self._fail(LedgerFencedError(f"ledger {self._named()} is fenced: {self._why()}"))
-        if answer is Code.EUA:
+        if status is Code.EUA:
             return self._fail(UnauthorizedError(f"ledger {self._named()}: {self._why()}"))
         if self._forcing is not None:
             why = f"a ledger with deferred sync has to keep its bookies: {self._why()}"
@@ -237,10 +237,10 @@ class LedgerWriter:
         self._forcing.call()
         return []
 
-    def _force_answered(self, event: ForceAnswered) -> Sequence[Effect]:
+    def _on_force(self, event: ForceCompleted) -> Sequence[Effect]:
         if self._forcing is None or self.failure is not None:
             return []
-        why = self._forcing.answered(event, self._adds)
+        why = self._forcing.on_completed(event, self._adds)
         if why is None:
             return []
         return self._fail(
@@ -297,12 +297,12 @@ class LedgerWriter:
         self._ask_for_replacements = False
         ensemble = tuple(self._adds.ensemble)
         positions = tuple(sorted(self._adds.failed))
-        token = self._tokens.take()
+        token = self._tokens.next()
         self._wait_for(_Waiting(_Step.PICK, token, positions))
         return PickReplacements(token, tuple(ensemble[p] for p in positions), ensemble)
 
     def _write(self, step: _Step, proposed: LedgerMetadata) -> Effect:
-        token = self._tokens.take()
+        token = self._tokens.next()
         self._wait_for(_Waiting(step, token, proposed=proposed))
         return WriteMetadata(token, proposed, self.version)
 
@@ -314,9 +314,9 @@ class LedgerWriter:
         )
         return self._write(_Step.WRITE_CLOSE, closed)
 
-    # ---- answers other than of adds -------------------------------------------------------------
+    # ---- completion of other requests -----------------------------------------------------------
 
-    def _answered(
+    def _on_completed(
         self,
         event: ReplacementsPicked
         | MetadataRead
@@ -340,7 +340,7 @@ class LedgerWriter:
             case MetadataConflict():
                 return self._reread(waiting, None)
             case MetadataRead():
-                return self._judge(waiting, event)
+                return self._decide(waiting, event)
             case MetadataFailed():
                 if waiting.step in (_Step.WRITE_CHANGE, _Step.WRITE_CLOSE):
                     return self._reread(waiting, event.error)
@@ -367,12 +367,12 @@ class LedgerWriter:
 
     def _reread(self, waiting: _Waiting, error: MetadataError | None) -> Sequence[Effect]:
         closing = waiting.step is _Step.WRITE_CLOSE
-        token = self._tokens.take()
+        token = self._tokens.next()
         step = _Step.REREAD_FOR_CLOSE if closing else _Step.REREAD_FOR_CHANGE
         self._wait_for(_Waiting(step, token, write_error=error))
         return [ReadMetadata(token)]
 
-    def _judge(self, waiting: _Waiting, event: MetadataRead) -> Sequence[Effect]:
+    def _decide(self, waiting: _Waiting, event: MetadataRead) -> Sequence[Effect]:
         """Decide by the table above."""
         found = event.metadata
         if found.state is LedgerState.CLOSED:

@@ -67,7 +67,7 @@ class RepairProcess:
         if not isinstance(message, messages.Stop | messages.GetStats):
             self._orders.put_nowait((message, fds))
             return
-        reply = self._handlers.answer(message, fds)
+        reply = self._handlers.handle(message, fds)
         if reply is not None and self._control is not None:
             self._control.send(reply)
 
@@ -110,7 +110,7 @@ class RepairProcess:
 
     async def _obey(self) -> None:
         while True:
-            self._handlers.answer(*await self._orders.get())
+            self._handlers.handle(*await self._orders.get())
 
     def _register(self, environment: Environment, scheduler: Scheduler, quotas: QuotaWatch) -> None:
         def attach(order: messages.AttachDisk, fd: int) -> None:

@@ -7,6 +7,6 @@ from bkbox.ipc.child import begin
 from bkbox.worker.loop import Worker
 
 if __name__ == "__main__":
-    begun = begin("worker")
-    logs.begin(f"worker {begun.name}", logs.LogSettings.from_text(begun.log))
-    Worker(begun.control).run()
+    child = begin("worker")
+    logs.begin(f"worker {child.name}", logs.LogSettings.from_text(child.log))
+    Worker(child.control).run()

@@ -1,6 +1,6 @@
-"""Groups of requests in flight through a disk worker: taken, written, waited for, answered; and the background work.
+"""Groups of requests in flight through a disk worker: received, written, synced, responded to; and the background work.
 
-RequestGroup commit works by overlap. At most one sync is in flight, on a thread of its own; what is taken and written
+Group commit works by overlap. At most one sync is in flight, on a thread of its own; what is received and written
 meanwhile is covered by the next one. A small sync runs at once on the worker's own thread: the disk takes hardly longer
 for it than for nothing, and handing it over would cost more than the overlap could save.
 
@@ -9,10 +9,10 @@ worker's thread: no group touches what they read and write in between.
 
 An idle disk is brought into a state that proves itself: what is not durable is synced, active ledgers are unmarked, a
 SYNCED record is written, and the tail mark (storage/disk/disk.py). States of ledgers are proved sooner than entries.
-Under load, active ledgers that became quiet are unmarked, and the tail is marked, now and then.
+Under load, active ledgers that became idle are unmarked, and the tail is marked, now and then.
 
-Waiting for reads from the disk is background work, too: the late reads of all groups so far are waited for together,
-while others gather. A group is done when its writes and its late reads are answered.
+Waiting for cold reads is background work, too: those of all groups so far are waited for together, while the next
+requests gather. A group is done when its writes and its cold reads have their responses.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _COALESCE_US_MAX = 500
 _COALESCE_SKIP_ADDS = 128
 """If the last sync covered more adds than this, the next group is large enough without a wait."""
 
-_REST_US = 500_000
+_IDLE_US = 500_000
 """A disk is idle after this time without an append, in microseconds."""
 
 _PROVE_STATES_US = 10_000
 """After this time without an append, in microseconds, the durable part of ledger states is proved."""
 
 _UNMARK_US = 5_000_000
-"""Interval, in microseconds, at which active ledgers are checked for quiet ones under load."""
+"""Interval, in microseconds, at which active ledgers are checked for idle ones under load."""
 
 _TAIL_US = 1_000_000
 """Interval, in microseconds, at which the tail is marked under load."""
@@ -62,11 +62,11 @@ _NOTE_END_US = 10_000
 """Interval, in microseconds, at which the end of the log is noted, unsynced, under load."""
 
 _SWITCH_S = 0.0005
-"""Longest time, in seconds, for which a background thread may hold up the worker while both compute. Python's default
+"""Longest time, in seconds, for which a background thread may delay the worker while both compute. Python's default
 is ten times that."""
 
 
-class _Taken(NamedTuple):
+class _WrittenGroup(NamedTuple):
     """A group that was written, and the link that its responses go to."""
 
     front: FrontLink
@@ -75,13 +75,13 @@ class _Taken(NamedTuple):
 
 
 class _BackgroundTask:
-    """A background task: its call, and what the worker does when it has ended."""
+    """A background task: its call, and what the worker does when it is done."""
 
-    __slots__ = ("ended", "future")
+    __slots__ = ("future", "on_done")
 
     def __init__(self) -> None:
         self.future: Future[None] | None = None
-        self.ended: Callable[[], None] | None = None
+        self.on_done: Callable[[], None] | None = None
 
 
 def _connections(groups: Iterable[RequestGroup]) -> list[int]:
@@ -89,8 +89,8 @@ def _connections(groups: Iterable[RequestGroup]) -> list[int]:
 
 
 class CommitGroups:
-    """The groups of one disk. ``fileno`` becomes readable when a background task has ended; the worker then calls
-    ``ended``."""
+    """The groups of one disk. ``fileno`` becomes readable when a background task is done; the worker then calls
+    ``on_background_done``."""
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class CommitGroups:
         self._stages = stages
         self._on_lost = on_lost
         self._front: FrontLink | None = None
-        self._waiting: list[_Taken] = []
-        self._covered: list[_Taken] = []
+        self._waiting: list[_WrittenGroup] = []
+        self._covered: list[_WrittenGroup] = []
         self._sync: Sync | None = None
         self._sync_us = self._last_sync_us = self._last_adds = 0
         self._checkpoint: PendingCheckpoint | None = None
         self._checkpoint_refused = False
-        self._late: list[_Taken] = []
+        self._cold_reads: list[_WrittenGroup] = []
         self._syncing, self._checkpointing, self._writeback = (
             _BackgroundTask(),
             _BackgroundTask(),
@@ -123,12 +123,12 @@ class CommitGroups:
         self._appended_us = self._unmarked_us = self._marked_us = self._noted_us = ticks_us()
         self._noted_at = store.position
         """End of the log when it was noted last."""
-        self._rested_at: Location | None = None
+        self._idle_at: Location | None = None
         """End of the log when an idle disk had nothing left to do."""
         self._has_states = False
         """True if states of ledgers came since the durable part was last proved."""
         self._unmarks: Sync | None = None
-        """After this sync the ledgers that became quiet before it are unmarked."""
+        """After this sync the ledgers that became idle before it are unmarked."""
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._threads = ThreadPoolExecutor(5)
         sys.setswitchinterval(_SWITCH_S)
@@ -145,38 +145,38 @@ class CommitGroups:
         """The front-end is gone: waiting writes take effect, and their responses are dropped."""
         self._front = None
 
-    def take(self) -> None:
-        """Carry out the requests waiting on the link, if any."""
-        self._take()
+    def receive(self) -> None:
+        """Receive and carry out the requests waiting on the link, if any."""
+        self._receive()
         self._go_on()
 
-    def _take(self) -> None:
+    def _receive(self) -> None:
         front = self._front
         if front is None:
             return  # detached in the same turn
         try:
-            group = front.take()
+            group = front.pop_group()
             if group is None:
                 return
             CURRENT_CONNECTIONS.set(partial(_connections, (group,)))
-            work = self._bookie.begin(group.area, group.segments)
+            work = self._bookie.append(group.area, group.segments)
             if work.is_written:
-                self._note_append(has_states=bool(work.odd.states or work.odd.packets))
-            taken = _Taken(front, group, work)
-            # Equal requests of version 2 are told apart only by the order of their responses.
+                self._note_append(has_states=bool(work.slow_path.states or work.slow_path.packets))
+            written = _WrittenGroup(front, group, work)
+            # Equal requests of version 2 are matched only by the order of their responses.
             waits = work.waits or (work.has_changes and bool(self._waiting or self._covered))
             if waits:
-                self._waiting.append(taken)
+                self._waiting.append(written)
             before = self._bookie.reader.reads
             if self._bookie.has_reads(work):
-                self._bookie.serve(work, front.answers(group))
+                self._bookie.serve_reads(work, front.responses(group))
             reads = self._bookie.reader.reads - before
-            if work.late is not None:
-                self._late.append(taken)
+            if work.cold_reads is not None:
+                self._cold_reads.append(written)
             if not waits:
-                self._finish(taken, None)
+                self._finish(written, None)
             else:
-                self._send(taken)  # reads do not wait for writes
+                self._send(written)  # reads do not wait for writes
             self._stages.record_reads(group, reads)
         except EOFError:
             self._on_lost()
@@ -187,43 +187,43 @@ class CommitGroups:
         finally:
             CURRENT_CONNECTIONS.set(None)
 
-    def _finish(self, taken: _Taken, error: DiskError | None) -> None:
-        front, group, work = taken
+    def _finish(self, written: _WrittenGroup, error: DiskError | None) -> None:
+        front, group, work = written
         durable_us = self._ticks_us()
-        self._bookie.settle(work, error)
+        self._bookie.commit(work, error)
         if front is not self._front:
             return
         CURRENT_CONNECTIONS.set(partial(_connections, (group,)))
         try:
-            self._bookie.end(work, front.answers(group))
-            work.ended = True
-            self._send(taken)
+            self._bookie.respond(work, front.responses(group))
+            work.responded = True
+            self._send(written)
             self._stages.record(group, work, durable_us)
         except EOFError:
             self._on_lost()
         finally:
             CURRENT_CONNECTIONS.set(None)
 
-    def _serve_late(self, awaited: list[_Taken]) -> None:
-        for taken in awaited:
-            if taken.front is not self._front:
+    def _serve_cold_reads(self, awaited: list[_WrittenGroup]) -> None:
+        for written in awaited:
+            if written.front is not self._front:
                 continue
-            CURRENT_CONNECTIONS.set(partial(_connections, (taken.group,)))
+            CURRENT_CONNECTIONS.set(partial(_connections, (written.group,)))
             try:
                 before = self._bookie.reader.reads
-                self._bookie.serve_cold_reads(taken.work, taken.front.answers(taken.group))
+                self._bookie.serve_cold_reads(written.work, written.front.responses(written.group))
                 reads = self._bookie.reader.reads - before
-                self._send(taken)
-                self._stages.record_reads(taken.group, reads)
+                self._send(written)
+                self._stages.record_reads(written.group, reads)
             except EOFError:
                 self._on_lost()
             finally:
                 CURRENT_CONNECTIONS.set(None)
 
-    def _send(self, taken: _Taken) -> None:
+    def _send(self, written: _WrittenGroup) -> None:
         """Send the responses that are ready; with the last of them the group is done. Raises EOFError."""
-        front, group, work = taken
-        if work.ended and work.late is None:
+        front, group, work = written
+        if work.responded and work.cold_reads is None:
             front.done(group, read_only=bool(self._bookie.read_only))
         else:
             front.flush()
@@ -233,8 +233,8 @@ class CommitGroups:
     def _go_on(self) -> None:
         """Begin background work that is due and can begin."""
         store = self._store
-        if self._late and self._reading.future is None:
-            self._await_late()
+        if self._cold_reads and self._reading.future is None:
+            self._await_cold_reads()
         if store.failed_reason is not None:
             self._fail_waiting()
             return
@@ -252,7 +252,7 @@ class CommitGroups:
             writeback = store.begin_writeback()
             if writeback is not None:
                 self._start(self._writeback, writeback, lambda: None)
-        self._rest()
+        self._prove_idle()
         if self._ticks_us() - self._noted_us >= _NOTE_END_US:
             self._note_end()
 
@@ -268,8 +268,8 @@ class CommitGroups:
         self._has_states |= has_states
 
     @property
-    def rest_wait_us(self) -> int | None:
-        """Microseconds until ``rest`` has something to do if nothing comes; None: for ever."""
+    def idle_wait_us(self) -> int | None:
+        """Microseconds until ``on_idle`` has something to do if no request comes; None: no limit."""
         store = self._store
         if self._must_note_end():
             return max(0, self._noted_us + _NOTE_END_US - self._ticks_us())
@@ -279,14 +279,14 @@ class CommitGroups:
             or self._marking.future is not None
             or store.is_held
             or store.failed_reason is not None
-            or self._rested_at == store.position
+            or self._idle_at == store.position
         ):
-            return None  # the task in flight will call ``ended``
-        due = self._appended_us + (_PROVE_STATES_US if self._proves_states() else _REST_US)
+            return None  # the task in flight will call ``on_background_done``
+        due = self._appended_us + (_PROVE_STATES_US if self._proves_states() else _IDLE_US)
         return max(0, due - self._ticks_us())
 
-    def rest(self) -> None:
-        """Go on with an idle disk, if the wait is over."""
+    def on_idle(self) -> None:
+        """Continue to prove an idle disk, if the wait is over."""
         self._go_on()
 
     def _proves_states(self) -> bool:
@@ -310,17 +310,17 @@ class CommitGroups:
             except DiskError as error:
                 log.error("tail mark: %s", error)
 
-    def _rest(self) -> None:
-        """Take the next step towards a disk that proves itself, if one is due."""
+    def _prove_idle(self) -> None:
+        """Run the next step towards a disk that proves itself, if one is due."""
         store, bookie = self._store, self._bookie
         if store.is_held or store.failed_reason is not None:
             return
         now = self._ticks_us()
-        is_idle = now - self._appended_us >= _REST_US
-        has_rested = self._rested_at == store.position
+        is_idle = now - self._appended_us >= _IDLE_US
+        is_done = self._idle_at == store.position
         if not is_idle and now - self._marked_us >= _TAIL_US:
             self._mark_tail(now)
-        if self._sync is not None or self._waiting or has_rested:
+        if self._sync is not None or self._waiting or is_done:
             return
         try:
             if bookie.has_active and (is_idle or now - self._unmarked_us >= _UNMARK_US):
@@ -338,13 +338,13 @@ class CommitGroups:
             elif is_idle and self._marking.future is None:
                 self._mark_tail(now)
                 if self._marking.future is None:
-                    self._rested_at = store.position
+                    self._idle_at = store.position
         except DiskError as error:
-            self._cannot_rest(error)
+            self._on_prove_failed(error)
 
-    def _cannot_rest(self, error: DiskError) -> None:
-        log.warning("the disk cannot note down what is durable: %s", error)
-        self._rested_at = self._store.position  # until something else is appended
+    def _on_prove_failed(self, error: DiskError) -> None:
+        log.warning("the disk cannot record what is durable: %s", error)
+        self._idle_at = self._store.position  # until something else is appended
 
     def _is_due_to_prove(self, now: int) -> bool:
         return self._has_states and now - self._appended_us >= _PROVE_STATES_US
@@ -365,7 +365,7 @@ class CommitGroups:
             except DiskError as failure:
                 log.error("tail mark: %s", failure)
             if error is not None:
-                self._cannot_rest(error)
+                self._on_prove_failed(error)
 
         self._start(self._marking, lambda: errors.append(self._store.write_tail(mark)), ended)
 
@@ -373,7 +373,7 @@ class CommitGroups:
         try:
             self._bookie.unmark()
         except DiskError as error:
-            self._cannot_rest(error)
+            self._on_prove_failed(error)
 
     def unmark_all(self) -> None:
         """Unmark all active ledgers, before a stop and after ``drain``. Raises DiskError."""
@@ -384,7 +384,7 @@ class CommitGroups:
 
     # ---- background work ----------------------------------------------------------------------------
 
-    def sync_behind(self) -> None:
+    def sync_in_background(self) -> None:
         """Called after an append outside the groups: begin to sync it, if no sync is in flight, and begin
         whatever is due."""
         if self._sync is None:
@@ -392,28 +392,33 @@ class CommitGroups:
         self._go_on()
 
     def _gather(self) -> None:
-        """Wait briefly for clients that the last sync answered, if some of them have not sent their next request yet.
+        """Wait briefly for the clients of the last sync, if some of them have not sent their next request yet.
 
         Clients that wait for each response come back one after the other. Without the wait the first of them would get
         a sync of its own, and the others the next one, for ever. The wait is a fraction of the duration of a sync.
         """
-        missing = self._last_adds - sum(taken.work.adds.entries for taken in self._waiting)
+        missing = self._last_adds - sum(written.work.adds.entries for written in self._waiting)
         if missing <= 0 or self._last_adds > _COALESCE_SKIP_ADDS:
             return
         end = self._ticks_us() + min(self._last_sync_us // _COALESCE_SHARE, _COALESCE_US_MAX)
         while missing > 0 and self._ticks_us() < end:
             os.sched_yield()
             before = len(self._waiting)
-            self._take()
-            missing -= sum(taken.work.adds.entries for taken in self._waiting[before:])
+            self._receive()
+            missing -= sum(written.work.adds.entries for written in self._waiting[before:])
 
-    def _await_late(self) -> None:
-        awaited, self._late = self._late, []
-        ranges = [found for taken in awaited if taken.work.late for found in taken.work.late.ranges]
+    def _await_cold_reads(self) -> None:
+        awaited, self._cold_reads = self._cold_reads, []
+        ranges = [
+            found
+            for written in awaited
+            if written.work.cold_reads
+            for found in written.work.cold_reads.ranges
+        ]
         self._start(
             self._reading,
             lambda: self._store.await_read(ranges),
-            lambda: self._serve_late(awaited),
+            lambda: self._serve_cold_reads(awaited),
         )
 
     def _begin_sync(self, sync: Sync, *, at_once: bool = False) -> None:
@@ -431,19 +436,19 @@ class CommitGroups:
         covered, self._covered = self._covered, []
         assert sync is not None
         self._last_sync_us = self._ticks_us() - self._sync_us
-        self._last_adds = sum(taken.work.adds.entries for taken in covered)
+        self._last_adds = sum(written.work.adds.entries for written in covered)
         failure = None
         try:
             self._store.end_sync(sync)
         except DiskError as error:
             failure = error
-            CURRENT_CONNECTIONS.set(partial(_connections, [taken.group for taken in covered]))
+            CURRENT_CONNECTIONS.set(partial(_connections, [written.group for written in covered]))
             log.error("what these connections have sent is not durable: %s", error)
             CURRENT_CONNECTIONS.set(None)
         if self._has_states:
             self._note_end()  # before any response: a fence is not to be denied whatever happens to the log
-        for taken in covered:
-            self._finish(taken, failure)
+        for written in covered:
+            self._finish(written, failure)
         if sync is self._unmarks:
             self._unmarks = None
             if failure is None:
@@ -456,8 +461,8 @@ class CommitGroups:
         """Fail all waiting groups: on a failed disk nothing can become durable."""
         if self._sync is None and self._waiting:
             waiting, self._waiting = self._waiting, []
-            for taken in waiting:
-                self._finish(taken, DiskError(self._store.failed_reason or ""))
+            for written in waiting:
+                self._finish(written, DiskError(self._store.failed_reason or ""))
 
     def _begin_checkpoint(self) -> None:
         try:
@@ -482,30 +487,30 @@ class CommitGroups:
             log.error("checkpoint: %s", error)
 
     def _start(
-        self, behind: _BackgroundTask, call: Callable[[], None], ended: Callable[[], None]
+        self, task: _BackgroundTask, call: Callable[[], None], on_done: Callable[[], None]
     ) -> None:
-        behind.ended = ended
-        behind.future = self._threads.submit(call)
-        behind.future.add_done_callback(lambda _future: os.eventfd_write(self._event, 1))
+        task.on_done = on_done
+        task.future = self._threads.submit(call)
+        task.future.add_done_callback(lambda _future: os.eventfd_write(self._event, 1))
 
-    def ended(self) -> None:
-        """Collect background tasks that have ended, and go on."""
+    def on_background_done(self) -> None:
+        """Collect background tasks that are done, and go on."""
         try:
             os.eventfd_read(self._event)
         except BlockingIOError:
             return
-        self._see()
+        self._collect_done()
         self._go_on()
 
-    def _see(self) -> None:
-        for behind in self._behind():
-            if behind.future is not None and behind.future.done():
-                future, behind.future = behind.future, None
+    def _collect_done(self) -> None:
+        for task in self._tasks():
+            if task.future is not None and task.future.done():
+                future, task.future = task.future, None
                 future.result()
-                assert behind.ended is not None
-                behind.ended()
+                assert task.on_done is not None
+                task.on_done()
 
-    def _behind(self) -> tuple[_BackgroundTask, ...]:
+    def _tasks(self) -> tuple[_BackgroundTask, ...]:
         return (
             self._syncing,
             self._checkpointing,
@@ -517,17 +522,17 @@ class CommitGroups:
     def drain(self) -> None:
         """Wait for everything in flight or waiting, and end it; only syncs are begun meanwhile."""
         while True:
-            self._see()
-            late, self._late = self._late, []
-            self._serve_late(late)
+            self._collect_done()
+            cold_reads, self._cold_reads = self._cold_reads, []
+            self._serve_cold_reads(cold_reads)
             if self._store.failed_reason is not None:
                 self._fail_waiting()
             elif self._sync is None and self._waiting:
                 self._begin_sync(self._store.begin_sync())
-            under_way = [behind.future for behind in self._behind() if behind.future is not None]
-            if not under_way and not self._waiting:
+            in_flight = [task.future for task in self._tasks() if task.future is not None]
+            if not in_flight and not self._waiting:
                 return
-            wait(under_way)
+            wait(in_flight)
 
     def close(self) -> None:
         """Close the groups, after ``drain``."""

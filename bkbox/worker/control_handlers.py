@@ -85,14 +85,14 @@ class ControlHandlers:
         handlers.on(messages.GetLatency, self._get_latency)
 
     def _list_ledgers(self, call: messages.ListLedgers) -> messages.Page:
-        self._groups.take()  # a ledger that waits there to be created belongs in the list
+        self._groups.receive()  # a ledger that waits there to be created belongs in the list
         self._groups.drain()
-        wanted = (
+        found = (
             (ledger, FENCED * record.fenced | LIMBO * record.limbo | ACTIVE * record.active)
             for ledger, record in self._ledgers(call.after)
             if record.limbo or not call.limbo_only
         )
-        page = list(islice(wanted, PAGE_ITEMS + 1))
+        page = list(islice(found, PAGE_ITEMS + 1))
         payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
         return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
 

@@ -80,13 +80,13 @@ class DiskMaintenance:
         self._bookie = bookie
         self._groups = groups
         self._ledgers = ledgers
-        self._survey: IndexScan | None = None
-        self._surveyed: IndexScan | None = None
+        self._index_scan: IndexScan | None = None
+        self._last_scan: IndexScan | None = None
         self._compaction: Compaction | None = None
         self._copied: dict[int, Compaction] = {}
         self._bytes = LedgerBytes(store.log)
         self._to_store = store.log.position
-        self._kept: dict[int, str] = {}
+        self._kept_segments: dict[int, str] = {}
         self._scrub: ScrubState = read_scrub(files, disk)
         self._reserve = Reserve(files, disk, reserve_bytes)
         if not self._reserve.is_whole and store.free_bytes() < reserve_bytes:
@@ -132,7 +132,7 @@ class DiskMaintenance:
         on(messages.ListDeleted, self._list_deleted)
         on(messages.ListBytes, self._list_bytes)
         on(messages.ChangeLedgers, self._change)
-        on(messages.ScanIndex, self._look_through)
+        on(messages.ScanIndex, self._scan_index)
         on(messages.ListSegments, self._list_segments)
         on(messages.CompactSegment, self._compact)
         on(messages.StoreAll, self._store_all)
@@ -154,21 +154,21 @@ class DiskMaintenance:
     def _probe(self, _call: messages.ProbeDisk) -> messages.Probed:
         from bkbox.storage.disk.write_probe import probe  # rarely called
 
-        place = self._disk
+        path = self._disk
         try:
-            with self._open_folder() as place:
-                probe(self._files, place, os.urandom(_PROBE_BYTES))
+            with self._open_folder() as path:
+                probe(self._files, path, os.urandom(_PROBE_BYTES))
         except DiskError as error:  # a full disk is no reason to spend the reserve
-            return messages.Probed(problem=str(error).replace(str(place), str(self._disk)))
+            return messages.Probed(problem=str(error).replace(str(path), str(self._disk)))
         return messages.Probed()
 
     def values(self) -> dict[str, object]:
         """The status values, for operators and for the jobs."""
-        survey, scrub = self._surveyed, self._scrub
+        scan, scrub = self._last_scan, self._scrub
         sizes = {segment: size for segment, size, _live in self._sealed()}
-        live = {} if survey is None else {each: survey.live[each].bytes for each in survey.live}
-        room = self._store.space()
-        free, total = room.free, room.total
+        live = {} if scan is None else {each: scan.live[each].bytes for each in scan.live}
+        space = self._store.space()
+        free, total = space.free, space.total
         written_to = [each for each in self._store.log.segments() if each not in sizes]
         return {
             "instance_id": self._store.identity.instance_id,
@@ -178,14 +178,15 @@ class DiskMaintenance:
             "active_segments": len(written_to),
             "active_bytes": sum(map(self._store.log.size_of, written_to)),
             "reclaimable_bytes": None
-            if survey is None
+            if scan is None
             else sum(max(0, size - live.get(segment, 0)) for segment, size in sizes.items()),
             "ledgers": self._bookie.ledgers.total,
             "trash_ledgers": self._bookie.ledgers.trash,
             "emptied_ledgers": self._bookie.ledgers.emptied,
             "quarantined": sorted({each[0] for each in scrub.bad})[:_SHOWN_SEGMENTS],
             "kept": {
-                str(segment): why for segment, why in sorted(self._kept.items())[:_SHOWN_SEGMENTS]
+                str(segment): why
+                for segment, why in sorted(self._kept_segments.items())[:_SHOWN_SEGMENTS]
             },
             "reserve_bytes": self._reserve.bytes,
             "reserve_bytes_max": self._reserve.bytes_max,
@@ -225,11 +226,11 @@ class DiskMaintenance:
         return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
 
     def _change(self, call: messages.ChangeLedgers) -> messages.Changed:
-        self._groups.take()
+        self._groups.receive()
         self._groups.drain()
-        wanted = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
+        ledgers = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
         states: dict[int, LedgerRecord] = {}
-        for ledger in wanted:
+        for ledger in ledgers:
             record = self._bookie.ledgers.record(ledger)
             after = None if record is None else _after(call, record)
             if after is not None:
@@ -246,16 +247,16 @@ class DiskMaintenance:
     # ---- segments -----------------------------------------------------------------------------------
 
     def _sealed(self) -> list[tuple[int, int, int]]:
-        """Segments that lie wholly before the checkpoint: id, bytes, live bytes by the last survey (without one, all
-        bytes)."""
-        survey, found = self._surveyed, []
+        """Segments that lie wholly before the checkpoint: id, bytes, live bytes by the last index scan (without one,
+        all bytes)."""
+        scan, found = self._last_scan, []
         for segment in self._store.log.segments():
             if segment >= self._store.last_checkpoint.segment:
                 break
             size = self._store.log.size_of(segment)
-            live = size if survey is None else 0
-            if survey is not None and segment in survey.live:
-                live = survey.live[segment].bytes
+            live = size if scan is None else 0
+            if scan is not None and segment in scan.live:
+                live = scan.live[segment].bytes
             found.append((segment, size, live))
         return found
 
@@ -264,20 +265,20 @@ class DiskMaintenance:
         payload = b"".join(messages.SEGMENT_ITEM.pack(*each) for each in found[:PAGE_ITEMS])
         return messages.Page(more=len(found) > PAGE_ITEMS, payload=payload)
 
-    def _look_through(self, call: messages.ScanIndex) -> messages.IndexScanned:
+    def _scan_index(self, call: messages.ScanIndex) -> messages.IndexScanned:
         if call.begin:
             bad: dict[int, list[tuple[int, int]]] = {}
             for segment, start, end in messages.REGION_ITEM.iter_unpack(call.payload):
                 bad.setdefault(segment, []).append((start, end))
-            self._survey = IndexScan(self._store, bad)
-        survey = self._survey
-        if survey is None:
+            self._index_scan = IndexScan(self._store, bad)
+        scan = self._index_scan
+        if scan is None:
             raise BugError("a scan that was not begun cannot go on")
-        found = survey.step()
-        if survey.is_complete:
-            self._surveyed, self._survey = survey, None
+        found = scan.step()
+        if scan.is_complete:
+            self._last_scan, self._index_scan = scan, None
         payload = b"".join(messages.ENTRY_ITEM.pack(*entry) for entry in found)
-        return messages.IndexScanned(done=survey.is_complete, payload=payload)
+        return messages.IndexScanned(done=scan.is_complete, payload=payload)
 
     def _compact(self, call: messages.CompactSegment) -> messages.Compacted:
         if call.begin:
@@ -285,7 +286,7 @@ class DiskMaintenance:
                 self._compaction.close()
             self._copied.pop(call.segment, None)
             self._compaction = None
-            self._compaction = self._begun(call.segment)
+            self._compaction = self._start_compaction(call.segment)
         compaction = self._compaction
         if compaction is None or compaction.segment != call.segment:
             raise DamagedError(f"segment {call.segment} is not being compacted: begin anew")
@@ -301,7 +302,7 @@ class DiskMaintenance:
         if done:
             self._compaction = None
             self._copied[call.segment] = compaction
-            self._kept.pop(call.segment, None)
+            self._kept_segments.pop(call.segment, None)
             self._bytes.leave(call.segment)
         self._groups.go_on()
         return messages.Compacted(
@@ -317,13 +318,13 @@ class DiskMaintenance:
             else b"",
         )
 
-    def _begun(self, segment: int) -> Compaction:
+    def _start_compaction(self, segment: int) -> Compaction:
         if segment >= self._store.last_checkpoint.segment:
             raise DamagedError(f"segment {segment} may be written to: it is not compacted")
         try:
             return Compaction(self._store, self._bookie.newest_state, segment)
         except DamagedError as error:
-            self._kept[segment] = str(error)
+            self._kept_segments[segment] = str(error)
             raise
 
     def _store_all(self, call: messages.StoreAll) -> messages.Stored:
@@ -336,16 +337,16 @@ class DiskMaintenance:
         return messages.Stored(done=done)
 
     def _remove(self, call: messages.RemoveSegment) -> messages.Removed:
-        compaction, survey = self._copied.get(call.segment), self._surveyed
-        if compaction is None or survey is None:
+        compaction, scan = self._copied.get(call.segment), self._last_scan
+        if compaction is None or scan is None:
             return messages.Removed(why="it was not copied since this worker began")
         size = self._store.log.size_of(call.segment)
-        why = remove_segment(self._store, compaction, survey)
+        why = remove_segment(self._store, compaction, scan)
         del self._copied[call.segment]
         if why:
-            self._kept[call.segment] = why
+            self._kept_segments[call.segment] = why
             return messages.Removed(why=why)
-        self._kept.pop(call.segment, None)
+        self._kept_segments.pop(call.segment, None)
         self._note_bad(tuple(each for each in self._scrub.bad if each[0] != call.segment))
         return messages.Removed(bytes=size)
 
@@ -353,7 +354,7 @@ class DiskMaintenance:
         return messages.Space(values=self._explained(call.segment))
 
     def _explained(self, segment: int) -> dict[str, object]:
-        store, survey = self._store, self._surveyed
+        store, scan = self._store, self._last_scan
         if segment not in store.log.segments():
             state = "removed" if segment in store.log.retired else "no such segment"
             return {"segment": segment, "state": state}
@@ -363,10 +364,10 @@ class DiskMaintenance:
             "state": "sealed" if segment < store.last_checkpoint.segment else "written to",
             "bytes": size,
             "bad_regions": [list(each[1:]) for each in self._scrub.bad if each[0] == segment],
-            "kept": self._kept.get(segment, ""),
+            "kept": self._kept_segments.get(segment, ""),
         }
-        if survey is not None:
-            live = survey.live.get(segment)
+        if scan is not None:
+            live = scan.live.get(segment)
             explained["live_bytes"] = 0 if live is None else live.bytes
             explained["live_entries"] = 0 if live is None else live.entries
         if explained["state"] == "sealed":
@@ -386,7 +387,7 @@ class DiskMaintenance:
                     "ledger": ledger,
                     "entries": entries,
                     "bytes": size,
-                    "is": _standing(self._bookie.ledgers.record(ledger)),
+                    "is": _status_of(self._bookie.ledgers.record(ledger)),
                 }
                 for ledger, (entries, size) in largest[:_EXPLAINED_LEDGERS]
             ],
@@ -456,7 +457,7 @@ def _after(call: messages.ChangeLedgers, record: LedgerRecord) -> LedgerRecord |
             raise BugError(f"nothing that is done to ledgers: {quoted(call.action)}")
 
 
-def _standing(record: LedgerRecord | None) -> str:
+def _status_of(record: LedgerRecord | None) -> str:
     if record is None:
         return "forgotten"
     if record.deleted_ms:

@@ -39,7 +39,7 @@ class DiskService:
         self.groups = groups
         self.stages = stages
         self.migrations = LedgerMigrations(files, path, store, bookie, groups, ticks_us)
-        ledgers = self.migrations.ledgers_at_home
+        ledgers = self.migrations.assigned_ledgers
         self.maintenance = DiskMaintenance(
             files, path, store, bookie, groups, ledgers, reserve_bytes, open_folder
         )

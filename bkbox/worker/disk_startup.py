@@ -50,7 +50,7 @@ class Opening:
         except IndexDamagedError as error:
             why = str(error)
         disk = Path(self.order.path)
-        log.warning("disk %s: its index is made anew from the entry log: %s", disk, why)
+        log.warning("disk %s: its index is rebuilt from the entry log: %s", disk, why)
         made = rebuild_index(self.files, disk, keep_going=True, progress=progress)
         log.warning("disk %s: %d ledgers and %d entries indexed", disk, made.ledgers, made.entries)
         for what in made.unreadable:

@@ -1,6 +1,6 @@
-"""The worker's end of the link to the front-end: takes groups of batches, packs responses into slots.
+"""The worker's end of the link to the front-end: receives groups of batches, packs responses into slots.
 
-All waiting batches are taken together as one group. While one group is synced, the next one gathers: that is all of
+All waiting batches are received together as one group. While one group is synced, the next one gathers: that is all of
 group commit. Groups may overlap. One response slot is filled at a time, for one group or for the long polls; it is sent
 when the next filler starts.
 """
@@ -23,15 +23,15 @@ _IDS_PER_PAGE = SLOT_BYTES // 8
 class FrontLink(ResponseSender):
     """The link to one attached front-end. All methods raise EOFError once the front-end is gone."""
 
-    __slots__ = ("_answer_area", "_request_area", "sock")
+    __slots__ = ("_request_area", "_response_area", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         """Blocks until the front-end's hello has arrived."""
-        request_fd, answer_fd = link.receive_hello(sock)
+        request_fd, response_fd = link.receive_hello(sock)
         self.sock = sock
         self._request_area = SlotArea(request_fd)
-        self._answer_area = SlotArea(answer_fd)
-        super().__init__(sock, self._request_area.view, self._answer_area.slots)
+        self._response_area = SlotArea(response_fd)
+        super().__init__(sock, self._request_area.view, self._response_area.slots)
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -47,12 +47,12 @@ class FrontLink(ResponseSender):
         self._send_page(page, last=True)
 
     def _send_page(self, page: array[int], *, last: bool) -> None:
-        slot = self.take_slot()
+        slot = self.acquire_slot()
         data = page.tobytes()
-        self._answer_area.slots[slot][: len(data)] = data
+        self._response_area.slots[slot][: len(data)] = data
         self.send(link.LEDGERS, last, slot, len(data), 0, 0)
 
     def close(self) -> None:
         self.sock.close()
         self._request_area.close()
-        self._answer_area.close()
+        self._response_area.close()

@@ -7,7 +7,7 @@ disk records in ``<disk>/MOVES``, durably, before anything else is done:
   disk's list of ledgers, and a worker that opens the disk forgets them. Taking a ledger out of this list commits the
   migration: from then on the ledger is assigned to this disk;
 - which ledgers are *leaving*: this disk is their source; the target disk is recorded too. Only the target knows whether
-  such a ledger is still assigned to this disk. This disk is not put into service before the target was asked.
+  such a ledger is still assigned to this disk. This disk is not put into service before the target has reported it.
 
 Without the file no ledger is arriving or leaving.
 """
@@ -80,10 +80,10 @@ class LedgerMigrations:
         self._bookie = bookie
         self._groups = groups
         self._ticks_us = ticks_us
-        self._under_way: set[int] = set()
+        self._importing: set[int] = set()
         """Imports that this process has begun; those of an earlier process come to nothing."""
-        self._gone: set[int] = set()
-        """Ledgers that are assigned to another disk and could not be forgotten here."""
+        self._exported: set[int] = set()
+        """Exported ledgers, assigned to another disk, that could not be forgotten here."""
         self._pass: _Pass | None = None
         self._began: list[list[int]] = []
         """Where the passes over the present ledger began. Locations of another process may be out of date: records may
@@ -121,28 +121,28 @@ class LedgerMigrations:
             log.warning("what had arrived of %d ledgers is forgotten", len(self._arriving))
             self._write(set(), self._leaving)
 
-    def ledgers_at_home(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
+    def assigned_ledgers(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
         """The ledgers assigned to this disk with an id > ``after``, ascending. The caller must not write to the disk
-        before it has taken the last of them.
+        before it has read the last of them.
         """
         found = self._store.ledgers(after)
-        return (each for each in found if not self._is_away(each[0]))
+        return (each for each in found if not self._is_elsewhere(each[0]))
 
-    def _is_away(self, ledger: int) -> bool:
+    def _is_elsewhere(self, ledger: int) -> bool:
         """True if the disk holds data of a ledger that is assigned to another disk."""
-        return ledger in self._arriving or ledger in self._gone
+        return ledger in self._arriving or ledger in self._exported
 
     # ---- calls --------------------------------------------------------------------------------------
 
     def register(self, handlers: Handlers) -> None:
         """Add the handlers, which raise BkboxError."""
         handlers.on(messages.GetLedger, lambda call: self._state(call.ledger))
-        handlers.on(messages.StartImport, self._begin_arrival)
+        handlers.on(messages.StartImport, self._start_import)
         handlers.on_fd(messages.ReadLedger, self._read_ledger)
-        handlers.on_fd(messages.ImportEntries, self._take)
-        handlers.on(messages.SealExport, self._leave)
-        handlers.on(messages.CommitImport, self._end_arrival)
-        handlers.on(messages.EndExport, self._end_leave)
+        handlers.on_fd(messages.ImportEntries, self._import_entries)
+        handlers.on(messages.SealExport, self._seal_export)
+        handlers.on(messages.CommitImport, self._finish_import)
+        handlers.on(messages.EndExport, self._end_export)
         handlers.on(messages.ListMigrations, self._list)
 
     def _list(self, _call: messages.ListMigrations) -> messages.MigrationList:
@@ -151,7 +151,7 @@ class LedgerMigrations:
 
     def _state(self, ledger: int) -> messages.LedgerInfo:
         record = self._bookie.ledgers.record(ledger)
-        if record is None or self._is_away(ledger):
+        if record is None or self._is_elsewhere(ledger):
             return messages.LedgerInfo(known=False)
         packet = self._store.explicit_lac(ledger) or b""
         state = encode_state(record).hex()
@@ -190,8 +190,8 @@ class LedgerMigrations:
             entries=len(parts) // 2, size=size, more=more, bad=bad, began=began
         )
 
-    def _leave(self, call: messages.SealExport) -> messages.LedgerInfo:
-        self._groups.take()  # what the front-end had sent before it paused the ledger
+    def _seal_export(self, call: messages.SealExport) -> messages.LedgerInfo:
+        self._groups.receive()  # what the front-end had sent before it paused the ledger
         self._groups.drain()
         found = self._state(call.ledger)
         if found.known:
@@ -200,13 +200,13 @@ class LedgerMigrations:
             self._write(self._arriving, {**self._leaving, call.ledger: call.target})
         return found
 
-    def _end_leave(self, call: messages.EndExport) -> None:
+    def _end_export(self, call: messages.EndExport) -> None:
         if call.ledger not in self._leaving:
             return
-        if not call.gone:
+        if not call.migrated:
             self._write(self._arriving, _without(self._leaving, call.ledger))
             return
-        self._gone.add(call.ledger)
+        self._exported.add(call.ledger)
         self._groups.drain()
         try:
             self._bookie.forget(call.ledger)
@@ -214,15 +214,15 @@ class LedgerMigrations:
         except DiskError as error:
             log.error("ledger %d has left, and cannot be forgotten: %s", call.ledger, error)
         else:
-            self._gone.discard(call.ledger)
+            self._exported.discard(call.ledger)
 
     # ---- the target ---------------------------------------------------------------------------------
 
-    def _begin_arrival(self, call: messages.StartImport) -> None:
+    def _start_import(self, call: messages.StartImport) -> None:
         ledger = call.ledger
         self._groups.drain()
         if ledger in self._arriving:
-            self._under_way.discard(ledger)
+            self._importing.discard(ledger)
             self._bookie.forget(ledger)
         elif self._bookie.ledgers.record(ledger) is not None:
             raise LedgerNotMovedError(f"ledger {ledger} is on the disk that it would come to")
@@ -230,7 +230,7 @@ class LedgerMigrations:
             self._require_healthy()
             self._write(self._arriving | {ledger}, self._leaving)
         self._put_state(ledger, call.state, call.payload)
-        self._under_way.add(ledger)
+        self._importing.add(ledger)
 
     def _put_state(self, ledger: int, state: str, packet: bytes) -> None:
         """Write a state durably, and with it everything written before. No group may be in flight."""
@@ -238,8 +238,8 @@ class LedgerMigrations:
             self._store.write([lac_record(packet)])
         self._bookie.set_states({ledger: decode_state(bytes.fromhex(state))})
 
-    def _take(self, call: messages.ImportEntries, fd: int) -> messages.EntriesImported:
-        self._require_under_way(call.ledger)
+    def _import_entries(self, call: messages.ImportEntries, fd: int) -> messages.EntriesImported:
+        self._require_importing(call.ledger)
         if self._bookie.read_only:
             reasons = ", ".join(sorted(self._bookie.read_only.reasons))
             raise LedgerNotMovedError(f"the disk that it would come to takes no more: {reasons}")
@@ -247,31 +247,31 @@ class LedgerMigrations:
             return messages.EntriesImported(crowded=True)
         self._store.append(list(_entries(os.pread(fd, call.size, 0))))
         self._store.index_appended()
-        self._groups.sync_behind()
+        self._groups.sync_in_background()
         return messages.EntriesImported(crowded=False)
 
-    def _end_arrival(self, call: messages.CommitImport) -> messages.Arrived:
+    def _finish_import(self, call: messages.CommitImport) -> messages.Arrived:
         return self._commit(call) if call.commit else self._drop_arrival(call.ledger)
 
     def _commit(self, call: messages.CommitImport) -> messages.Arrived:
-        self._require_under_way(call.ledger)
+        self._require_importing(call.ledger)
         self._groups.drain()
         self._put_state(call.ledger, call.state, call.payload)
         self._write(self._arriving - {call.ledger}, self._leaving)
-        self._under_way.discard(call.ledger)
-        return messages.Arrived(at_home=True)
+        self._importing.discard(call.ledger)
+        return messages.Arrived(assigned=True)
 
     def _drop_arrival(self, ledger: int) -> messages.Arrived:
         if ledger not in self._arriving:
-            return messages.Arrived(at_home=self._bookie.ledgers.record(ledger) is not None)
-        self._under_way.discard(ledger)
+            return messages.Arrived(assigned=self._bookie.ledgers.record(ledger) is not None)
+        self._importing.discard(ledger)
         self._groups.drain()
         self._bookie.forget(ledger)
         self._write(self._arriving - {ledger}, self._leaving)
-        return messages.Arrived(at_home=False)
+        return messages.Arrived(assigned=False)
 
-    def _require_under_way(self, ledger: int) -> None:
-        if ledger not in self._under_way:
+    def _require_importing(self, ledger: int) -> None:
+        if ledger not in self._importing:
             raise LedgerNotMovedError(f"ledger {ledger} is not arriving here any more")
 
     def _require_healthy(self) -> None:

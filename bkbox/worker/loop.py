@@ -35,7 +35,7 @@ from bkbox.worker.stages import Stages
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_US = 100_000
+_SPACE_CHECK_US = 100_000
 """Interval, in microseconds, at which free space is checked while there is work."""
 
 
@@ -59,24 +59,24 @@ class Worker:
         self._handlers.on_fd(messages.OpenDisk, self._open)
         self._handlers.on_fd(messages.AttachFrontend, self._attach_front)
         self._handlers.on_fd(messages.AttachRepair, self._attach_repair)
-        self._handlers.on(messages.Settings, self._take_over)
+        self._handlers.on(messages.Settings, self._apply_settings)
         self._handlers.on(messages.Stop, self._stop)
         self._store: DiskStore | None = None
         """Open before ``_disk``, and closed in order even if that cannot be made."""
         self._disk: DiskService | None = None
         self._front: FrontLink | None = None
-        self._looked_us = 0
+        self._checked_us = 0
         self._usage_max = 1.0
         self._usage_resume = 0.0
         self._reserve_bytes = 0
-        self._told_trouble = False
+        self._reported_failure = False
         self._running = True
         self._lock = -1
         self._folders: list[Folder] = []
         """Folders of the disk, and of the journal if there is one."""
 
     def run(self) -> None:
-        """Run until the supervisor says stop or is gone."""
+        """Run until the supervisor sends Stop or is gone."""
         try:
             while self._running:
                 for number, _events in poll_events(self._poll, self._wait_s()):
@@ -91,10 +91,10 @@ class Worker:
                 if disk is None:
                     continue
                 if disk.bookie.has_polls:
-                    self._answer_polls()
-                if disk.groups.rest_wait_us == 0:
-                    disk.groups.rest()
-                    self._look_after()
+                    self._send_poll_responses()
+                if disk.groups.idle_wait_us == 0:
+                    disk.groups.on_idle()
+                    self._check_disk()
                 if disk.store.index_damage:
                     self._leave_index()
         except EOFError:
@@ -111,11 +111,11 @@ class Worker:
     # ---- control ------------------------------------------------------------------------------------
 
     def _serve(self, channel: Channel) -> None:
-        """Handle one message. What the disk has to say because of it is said before the reply."""
-        reply = self._handlers.answer(*channel.receive())
+        """Handle one message. Reports that it causes are sent before the reply."""
+        reply = self._handlers.handle(*channel.receive())
         if self._disk is not None and self._running:
-            self._answer_polls()
-            self._look_after()
+            self._send_poll_responses()
+            self._check_disk()
         if reply is not None:
             channel.send(reply)
 
@@ -140,7 +140,7 @@ class Worker:
             path, self._lock
         )  # opened before any disk was synced: others may be on the same file system
         self._folders = [folder, *([files.guard(Path(order.journal))] if order.journal else [])]
-        found = Opening(files, order, _wall_ms, _ticks_us).run(self._tell_rebuild)
+        found = Opening(files, order, _wall_ms, _ticks_us).run(self._report_rebuild)
         self._store = found.store
         stages = Stages(order.slow_operation_ms * 1000, _ticks_us)
         groups = CommitGroups(found.store, found.bookie, stages, _ticks_us, self._lost_front)
@@ -163,19 +163,19 @@ class Worker:
         self._disk.register(self._handlers)
         return opened(found.store, found.report, found.rebuilt)
 
-    def _tell_rebuild(self, done: int, total: int) -> None:
+    def _report_rebuild(self, done: int, total: int) -> None:
         self._control.send(messages.IndexProgress(done_bytes=done, total_bytes=total))
 
     def _leave_index(self) -> None:
         """A part of the index cannot be read: the next start of this worker rebuilds it."""
         assert self._disk is not None
         store = self._disk.store
-        log.error("this worker ends, and its index is made anew: %s", store.index_damage)
-        with suppress(DiskError):  # the index stays as it was: the next start sees what it can
+        log.error("this worker ends, and the next one rebuilds the index: %s", store.index_damage)
+        with suppress(DiskError):  # the index stays as it was: the next start checks it
             store.set_index_aside()
         self._running = False
 
-    def _take_over(self, order: messages.Settings) -> None:
+    def _apply_settings(self, order: messages.Settings) -> None:
         settings = order.values
         logs.set_level(settings["log_level"])
         self._usage_max = settings["disk_usage_max"]
@@ -212,16 +212,16 @@ class Worker:
             pass  # nor will the disk report its free space: see below
         self._disk.bookie.watch_space(self._usage_max, self._reserve_bytes, self._usage_resume)
 
-    def _look_after(self) -> None:
+    def _check_disk(self) -> None:
         """Check free space now and then; report a disk failure once."""
         assert self._disk is not None
         now = _ticks_us()
-        if now - self._looked_us >= _LOOK_EVERY_US:
-            self._looked_us = now
+        if now - self._checked_us >= _SPACE_CHECK_US:
+            self._checked_us = now
             self._watch_space()
         reason = self._disk.store.failed_reason
-        if reason is not None and not self._told_trouble:
-            self._told_trouble = True
+        if reason is not None and not self._reported_failure:
+            self._reported_failure = True
             self._control.send(messages.DiskFailed(reason=reason))
 
     # ---- the front-end ------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Worker:
         sock = socket.socket(fileno=os.dup(fd))
         try:
             front = FrontLink(sock)
-            front.announce(ledger for ledger, _record in list(disk.migrations.ledgers_at_home()))
+            front.announce(ledger for ledger, _record in list(disk.migrations.assigned_ledgers()))
         except EOFError:
             sock.close()
             return
@@ -254,13 +254,13 @@ class Worker:
 
     def _on_front(self) -> None:
         assert self._disk is not None
-        self._disk.groups.take()
-        self._look_after()
+        self._disk.groups.receive()
+        self._check_disk()
 
     def _on_ended(self) -> None:
         assert self._disk is not None
-        self._disk.groups.ended()
-        self._look_after()
+        self._disk.groups.on_background_done()
+        self._check_disk()
 
     def _lost_front(self) -> None:
         # The supervisor reports a front-end that ended out of order.
@@ -276,18 +276,18 @@ class Worker:
         waits_ms = []
         if self._disk.bookie.has_polls:
             waits_ms.append(self._disk.bookie.polls_wait_ms)
-        if (wait_us := self._disk.groups.rest_wait_us) is not None:
+        if (wait_us := self._disk.groups.idle_wait_us) is not None:
             waits_ms.append(-(-wait_us // 1000))
         found = [wait_ms for wait_ms in waits_ms if wait_ms is not None]
         return min(found) / 1000 if found else None
 
-    def _answer_polls(self) -> None:
+    def _send_poll_responses(self) -> None:
         if self._front is None or self._disk is None:
             return
         try:
-            for connection, frames in self._disk.bookie.polled():
+            for connection, frames in self._disk.bookie.pop_ready_polls():
                 for frame in frames:
-                    self._front.polled().put(connection, frame, 1)
+                    self._front.poll_responses().put(connection, frame, 1)
             self._front.flush()
         except EOFError:
             self._lost_front()

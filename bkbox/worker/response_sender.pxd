@@ -6,7 +6,7 @@ from bkbox.ipc.link_socket cimport LinkSocket, lowest_bit
 from bkbox.native cimport memory
 
 cdef int _BATCH
-cdef int _ANSWER
+cdef int _RESPONSES
 cdef int _POLLED
 cdef int _NO_SLOT
 cdef Py_ssize_t _BYTES
@@ -27,7 +27,7 @@ cdef class ResponseSender:
     cdef const unsigned char[::1] _octets
     cdef object _requests
     cdef Py_ssize_t _slot_bytes
-    cdef list _answers
+    cdef list _responses
     cdef unsigned int _free
     cdef RequestGroup _next
     cdef unsigned int _last
@@ -36,7 +36,7 @@ cdef class ResponseSender:
     cdef unsigned int _writing
     cdef int _slot
 
-    cpdef take(self)
+    cpdef pop_group(self)
 
     @cython.locals(
         size=Py_ssize_t,
@@ -48,8 +48,8 @@ cdef class ResponseSender:
     )
     cdef _receive(self, int flags)
 
-    cpdef ResponseWriter answers(self, RequestGroup group)
-    cpdef ResponseWriter polled(self)
+    cpdef ResponseWriter responses(self, RequestGroup group)
+    cpdef ResponseWriter poll_responses(self)
     cpdef flush(self)
     cdef _write_for(self, int kind, unsigned int group)
     cpdef _more(self, Py_ssize_t used)
@@ -59,7 +59,7 @@ cdef class ResponseSender:
     cdef _send_slot(self, Py_ssize_t used, unsigned int mask, bint flag)
 
     @cython.locals(slot=int)
-    cpdef int take_slot(self) except -1
+    cpdef int acquire_slot(self) except -1
 
     cpdef send(
         self, int kind, bint flag, unsigned int slot, unsigned int used, unsigned int mask, unsigned int group

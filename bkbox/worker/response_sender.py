@@ -8,18 +8,18 @@ from bkbox.base.text import error_text
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.ipc.frame_spans import FrameSpan, locate
 from bkbox.ipc.link_socket import (
-    ANSWER,
     BATCH,
     MESSAGE_BYTES,
     NO_SLOT,
     POLLED,
+    RESPONSES,
     LinkSocket,
     lowest_bit,
 )
 from bkbox.native import memory
 
 _BATCH = BATCH
-_ANSWER = ANSWER
+_RESPONSES = RESPONSES
 _POLLED = POLLED
 _NO_SLOT = NO_SLOT
 _BYTES = MESSAGE_BYTES
@@ -45,20 +45,20 @@ class RequestGroup:
 
 
 class ResponseSender:
-    """Takes groups of batches, and packs answers into slots.
+    """Receives groups of batches, and packs responses into slots.
 
-    All methods raise EOFError once the front-end is gone. What ``answers`` and ``polled`` give is good until the next
-    call of any of ``answers``, ``polled``, ``done`` and ``flush``.
+    All methods raise EOFError once the front-end is gone. What ``responses`` and ``poll_responses`` give is good until
+    the next call of any of ``responses``, ``poll_responses``, ``done`` and ``flush``.
     """
 
     __slots__ = (
-        "_answers",
         "_free",
         "_kind",
         "_last",
         "_next",
         "_octets",
         "_requests",
+        "_responses",
         "_slot",
         "_slot_bytes",
         "_socket",
@@ -67,15 +67,15 @@ class ResponseSender:
     )
 
     def __init__(
-        self, sock: socket.socket, requests: memoryview, answers: list[memoryview]
+        self, sock: socket.socket, requests: memoryview, responses: list[memoryview]
     ) -> None:
-        """``requests``: the area of slots of requests; ``answers``: the slots of answers, as many."""
+        """``requests``: the area of slots of requests; ``responses``: the response slots, as many."""
         self._socket = LinkSocket(sock)
         self._requests = requests
         self._octets = requests
-        self._slot_bytes = len(requests) // len(answers)
-        self._answers = answers
-        self._free = (1 << len(answers)) - 1
+        self._slot_bytes = len(requests) // len(responses)
+        self._responses = responses
+        self._free = (1 << len(responses)) - 1
         self._next: RequestGroup | None = None
         self._last = 0
         self._writer = ResponseWriter(self._more)
@@ -88,7 +88,7 @@ class ResponseSender:
         """True if batches came during the wait for a response slot: the socket does not show them any more."""
         return self._next is not None
 
-    def take(self) -> RequestGroup | None:
+    def pop_group(self) -> RequestGroup | None:
         """All batches that have arrived, without waiting for more; None if there are none."""
         self._receive(_DONT_WAIT)
         group = self._next
@@ -116,25 +116,26 @@ class ResponseSender:
                 locate(self._octets, start, start + memory.u32(inbox, at + 4), group.segments)
             at += _BYTES
 
-    # ---- answers ------------------------------------------------------------------------------------
+    # ---- responses ----------------------------------------------------------------------------------
 
-    def answers(self, group: RequestGroup) -> ResponseWriter:
-        """For answers to frames of a group."""
-        self._write_for(_ANSWER, group.number)
+    def responses(self, group: RequestGroup) -> ResponseWriter:
+        """The writer for responses to frames of a group."""
+        self._write_for(_RESPONSES, group.number)
         return self._writer
 
     def done(self, group: RequestGroup, *, read_only: bool) -> None:
-        """Every frame of the group was answered or is a long poll: sends what is left of the answers, and says so."""
-        self._write_for(_ANSWER, group.number)
+        """Every frame of the group has its response or is a long poll: sends the remaining responses, and reports the
+        group as done."""
+        self._write_for(_RESPONSES, group.number)
         self._send_open(group.slots, read_only)
 
-    def polled(self) -> ResponseWriter:
-        """For answers to long polls, which are in no group."""
+    def poll_responses(self) -> ResponseWriter:
+        """The writer for responses to long polls, which are in no group."""
         self._write_for(_POLLED, 0)
         return self._writer
 
     def flush(self) -> None:
-        """Send the answers that are not sent yet."""
+        """Send the responses that are not sent yet."""
         self._send_open(0, False)
 
     def _write_for(self, kind: int, group: int) -> None:
@@ -146,8 +147,8 @@ class ResponseSender:
     def _more(self, used: int) -> memoryview:
         """The next slot for the writer, after the present one is sent."""
         self._send_slot(used, 0, False)
-        self._slot = self.take_slot()
-        return self._answers[self._slot]
+        self._slot = self.acquire_slot()
+        return self._responses[self._slot]
 
     def _send_open(self, mask: int, flag: bool) -> None:
         """Send what is being filled, or nothing, with the mask of a group that is done; nothing writes then."""
@@ -164,8 +165,8 @@ class ResponseSender:
         if slot >= 0 or mask:
             self.send(self._kind, flag, slot if slot >= 0 else _NO_SLOT, used, mask, self._writing)
 
-    def take_slot(self) -> int:
-        """A free slot of answers; waits for the front-end to give one back."""
+    def acquire_slot(self) -> int:
+        """Acquire a free response slot; waits for the front-end to release one."""
         while self._free == 0:
             self._receive(0)
         slot = lowest_bit(self._free)

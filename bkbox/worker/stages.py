@@ -10,10 +10,10 @@ read     entries that were requested, found or not; neither fencing reads, which
 Stages of the adds:
 
 =======  ===========================================================================================
-queue    from when the front-end began the batch until the worker took it
-append   looking at the requests, and one write for all that was admitted
+queue    from when the front-end began the batch until the worker received it
+append   checking the requests, and one write for all that was admitted
 index    putting the entries into the index in memory
-fsync    until what the group waits for is durable: its turn and the sync; its reads are answered meanwhile
+fsync    until what the group waits for is durable: its turn and the sync; its reads are served meanwhile
 reply    packing the responses to what waited
 =======  ===========================================================================================
 
@@ -38,7 +38,7 @@ STAGES = ("queue", "append", "index", "fsync", "reply")
 _WINDOW_US = 30_000_000
 """Length of a window, in microseconds; recent values reach back one to two windows."""
 
-_QUIET_US = 1_000_000
+_LOG_INTERVAL_US = 1_000_000
 """Interval, in microseconds: the log names one slow group per interval, and counts the others."""
 
 
@@ -52,18 +52,18 @@ class _Windows:
         """Everything that is not in ``window``; its most recent part is also in ``_last``."""
         self._last = self._empty()
         self.window = self._empty()
-        self._begun_us = now_us()
+        self._window_start_us = now_us()
 
     def _empty(self) -> tuple[Histogram, ...]:
         return tuple(Histogram() for _ in self._names)
 
     def values(self) -> dict[str, dict[str, int]]:
         """The histograms for the status document, in microseconds."""
-        if self._now_us() - self._begun_us >= _WINDOW_US:
+        if self._now_us() - self._window_start_us >= _WINDOW_US:
             for before, window in zip(self._before, self.window, strict=True):
                 before.merge(window)
             self._last, self.window = self.window, self._empty()
-            self._begun_us = self._now_us()
+            self._window_start_us = self._now_us()
         found = {}
         for name, before, last, window in zip(
             self._names, self._before, self._last, self.window, strict=True
@@ -94,8 +94,8 @@ class Stages:
         self._stages = _Windows(STAGES, now_us)
         self._operations = _Windows(OPERATIONS, now_us)
         self._latest = Histogram()
-        self._told_us = 0
-        self._untold = 0
+        self._logged_us = 0
+        self._slow_groups = 0
 
     def values(self) -> dict[str, dict[str, int]]:
         """The stages, for the status document, in microseconds."""
@@ -113,7 +113,7 @@ class Stages:
         return found.count, found.percentile(99)
 
     def record(self, group: RequestGroup, work: CommitGroup, durable_us: int) -> None:
-        """Records a group whose writes were answered just now."""
+        """Records a group whose writes got their responses just now."""
         now = self._now_us()
         adds = work.adds.entries
         if adds:
@@ -121,7 +121,7 @@ class Stages:
         if work.has_changes and 0 < self.slow_us < now - group.opened_us:
             moments = (
                 group.opened_us,
-                work.taken_us,
+                work.received_us,
                 work.written_us,
                 work.indexed_us,
                 durable_us,
@@ -131,18 +131,18 @@ class Stages:
                 f"{stage} {(end - start) / 1000:.1f}"
                 for stage, (start, end) in zip(STAGES, pairwise(moments), strict=True)
             )
-            self._tell(now, f"a group of {adds} adds", now - group.opened_us, f" ({split})")
+            self._log_slow(now, f"a group of {adds} adds", now - group.opened_us, f" ({split})")
 
     def _record_adds(
         self, group: RequestGroup, work: CommitGroup, durable_us: int, now: int
     ) -> None:
         adds = work.adds.entries
-        written = adds - work.adds.recovered - work.odd.recovered
+        written = adds - work.adds.recovered - work.slow_path.recovered
         if written:
             self._latest.record(durable_us - group.opened_us, written)
         queue, append, index, fsync, reply = self._stages.window
-        queue.record(work.taken_us - group.opened_us, adds)
-        append.record(work.written_us - work.taken_us, adds)
+        queue.record(work.received_us - group.opened_us, adds)
+        append.record(work.written_us - work.received_us, adds)
         index.record(work.indexed_us - work.written_us, adds)
         fsync.record(durable_us - work.indexed_us, adds)
         reply.record(now - durable_us, adds)
@@ -150,24 +150,24 @@ class Stages:
             self._operations.window[0].record(now - group.opened_us, adds)
 
     def record_reads(self, group: RequestGroup, reads: int) -> None:
-        """Records the number of a group's reads that were answered just now."""
+        """Records the number of a group's reads that were served just now."""
         if not reads:
             return
         now = self._now_us()
         self._operations.window[1].record(now - group.opened_us, reads)
         if 0 < self.slow_us < now - group.opened_us:
-            self._tell(now, f"{reads} reads of a group", now - group.opened_us)
+            self._log_slow(now, f"{reads} reads of a group", now - group.opened_us)
 
-    def _tell(self, now: int, what: str, took_us: int, split: str = "") -> None:
-        self._untold += 1
-        if now - self._told_us < _QUIET_US:
+    def _log_slow(self, now: int, what: str, took_us: int, split: str = "") -> None:
+        self._slow_groups += 1
+        if now - self._logged_us < _LOG_INTERVAL_US:
             return
         log.warning(
             "slow: %s took %.1f ms%s; %d slow groups since the last such line",
-            *(what, took_us / 1000, split, self._untold),
+            *(what, took_us / 1000, split, self._slow_groups),
         )
-        self._told_us = now
-        self._untold = 0
+        self._logged_us = now
+        self._slow_groups = 0
 
 
 def _sum(one: Histogram, other: Histogram) -> Histogram:

@@ -11,8 +11,8 @@ from bkbox.audit.execute import PlannedHoldings
 from bkbox.audit.plan import Action, Step
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.client.connection.response_matcher import Reply
-from bkbox.protocol.audit import Answer, BookieAnswer
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.audit import BookieReport, NoReport
+from bkbox.protocol.events import NoResponse
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
@@ -40,12 +40,12 @@ class Shown:
     def __init__(self, entry: bytes | None) -> None:
         self.entry = entry
 
-    async def list_entries(self, *_asked: object) -> NoAnswer:
-        return NoAnswer.CONNECTION_LOST
+    async def list_entries(self, *_asked: object) -> NoResponse:
+        return NoResponse.CONNECTION_LOST
 
     async def read(self, *_asked: object) -> Reply:
         if self.entry is None:
-            return Reply(NoAnswer.TIMEOUT)
+            return Reply(NoResponse.TIMEOUT)
         return Reply(Code.EOK, memoryview(self.entry))
 
 
@@ -54,7 +54,7 @@ def holdings(pool: Shown, action: Action = Action.COPY) -> PlannedHoldings:
     return PlannedHoldings(anything, [Step(action, LEDGER, A, 4, 4, 1, "", "corrupt")])
 
 
-def said_of_a(found: PlannedHoldings, registered: tuple[BookieId, ...] = (A, B)) -> BookieAnswer:
+def said_of_a(found: PlannedHoldings, registered: tuple[BookieId, ...] = (A, B)) -> BookieReport:
     return asyncio.run(found.ask(METADATA, registered))[A]
 
 
@@ -80,11 +80,11 @@ def test_what_was_not_given_is_lacking_still() -> None:
 
 def test_who_does_not_answer_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bkbox.audit.copies._PAUSE_S", 0.0)
-    assert said_of_a(holdings(Shown(None))) is Answer.SILENT
+    assert said_of_a(holdings(Shown(None))) is NoReport.SILENT
 
 
 def test_who_is_not_there_is_gone_only_where_the_plan_gives_its_place_away() -> None:
     shown = Shown(RIGHT)
-    assert said_of_a(holdings(shown), (B,)) is Answer.SILENT
-    assert said_of_a(holdings(shown, Action.REPLACE), (B,)) is Answer.GONE
-    assert said_of_a(holdings(shown, Action.MOVE), (B,)) is Answer.GONE
+    assert said_of_a(holdings(shown), (B,)) is NoReport.SILENT
+    assert said_of_a(holdings(shown, Action.REPLACE), (B,)) is NoReport.UNREGISTERED
+    assert said_of_a(holdings(shown, Action.MOVE), (B,)) is NoReport.UNREGISTERED

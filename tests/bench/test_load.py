@@ -63,7 +63,7 @@ def test_everything_asked_is_answered_once(window: int, size_and_sink: tuple[int
             stream.end = 5000
         load.run()
         for stream in adds + reads:
-            assert (stream.answered, stream.outstanding, stream.next) == (5000, 0, 5000)
+            assert (stream.responded, stream.outstanding, stream.next) == (5000, 0, 5000)
         total = measured(adds, 1.0)
     assert (total.requests, total.errors, total.bytes) == (10_000, {}, 10_000 * (32 + size))
     assert 0 < (total.p50_us or 0) <= (total.p99_us or 0) <= (total.p999_us or 0)
@@ -93,7 +93,7 @@ def test_answers_may_come_in_any_order() -> None:
     with server(answer) as port, Load((HOST, port), 5.0) as load:
         (stream,) = load.add(ADD, Shape(3, 1, 8, 10), LEDGER)
         load.run(0.1)
-        assert stream.answered > 20
+        assert stream.responded > 20
         assert stream.outstanding <= 8
 
 
@@ -141,7 +141,7 @@ def test_an_answer_that_nobody_asked_for_is_an_error(answer: Answer) -> None:
 def test_silence_and_a_closed_connection_are_errors() -> None:
     with server(lambda _request: None) as port, Load((HOST, port), 0.2) as load:
         load.add(ADD, Shape(1, 1, 1, 10), LEDGER)
-        with pytest.raises(BenchError, match=r"answered nothing for 0\.2 s"):
+        with pytest.raises(BenchError, match=r"not responded for 0\.2 s"):
             load.run(5.0)
     with socket.create_server((HOST, 0)) as listener, Load(listener.getsockname(), 5.0) as load:
         load.add(ADD, Shape(1, 1, 1, 10), LEDGER)

@@ -56,7 +56,7 @@ def test_only_what_could_have_been_sent_earlier_is_the_generators_lateness() -> 
 def test_what_has_no_response_counts_with_its_age() -> None:
     loop = stream(10)
     loop.fill(1019 * MS)
-    assert (loop.next, loop.answered) == (10, 0)
+    assert (loop.next, loop.responded) == (10, 0)
     assert loop.give_up(1100 * MS) == 15
     assert (loop.latency.count, loop.latency.max) == (15, 95 * MS)
     assert loop.latency.total == sum((100 - number) * MS for number in range(5, 20))

@@ -99,9 +99,9 @@ def answer_group(
     bookie: Bookie, area: memoryview, segments: list[FrameSpan], out: ResponseWriter
 ) -> CommitGroup:
     """All steps of a group, with the sync at once, and with the reads whose bytes the page cache has not."""
-    work = bookie.begin(area, segments)
-    bookie.serve(work, out)
-    if work.late is not None:
+    work = bookie.append(area, segments)
+    bookie.serve_reads(work, out)
+    if work.cold_reads is not None:
         bookie.serve_cold_reads(work, out)
     failure = None
     if work.waits:
@@ -109,8 +109,8 @@ def answer_group(
             bookie.store.sync()
         except DiskError as error:
             failure = error
-    bookie.settle(work, failure)
-    bookie.end(work, out)
+    bookie.commit(work, failure)
+    bookie.respond(work, out)
     return work
 
 
@@ -126,7 +126,7 @@ def polled(bookie: Bookie) -> list[tuple[int, raw3.Answer]]:
     """(connection, answer) of the long polls that are answered by now."""
     return [
         (connection, raw3.answer_of(frame[4:]))
-        for connection, frames in bookie.polled()
+        for connection, frames in bookie.pop_ready_polls()
         for frame in frames
     ]
 

@@ -69,9 +69,9 @@ class Walked:
             lambda _ledger: -2,
             self._read,
         )
-        walk = FrameDispatcher()
-        walk.hot.update({ledger: AdmittedLedger(ledger, KEY) for ledger in hot})
-        walk.over(
+        dispatcher = FrameDispatcher()
+        dispatcher.hot.update({ledger: AdmittedLedger(ledger, KEY) for ledger in hot})
+        dispatcher.dispatch(
             self.area, 4, len(self.area), 7, self.batch if adds else None, self.reads, self._slow
         )
 
@@ -88,7 +88,7 @@ class Walked:
         """Frames that the batch answers with, the marks as themselves."""
         slot = bytearray(1 << 16)
         writer = ResponseWriter(lambda _used: memoryview(slot))
-        self.batch.answer(
+        self.batch.respond(
             writer, code.v2, code.v3, lambda number: b"\0\0\0\x02#" + bytes((number,))
         )
         used = writer.used

@@ -47,8 +47,8 @@ def test_it_takes_what_recovers_and_nothing_else(bookie: Bookie, standing: str) 
     else:
         assert codes(bookie, raw.read_frame(1, 0, raw.FENCE)) == [raw.EOK]
     assert codes(bookie, *repair(1, 1, 2)) == [raw.EOK] * 2
-    assert 1 in bookie._walk.filled
-    assert 1 not in bookie._walk.hot
+    assert 1 in bookie._dispatcher.filled
+    assert 1 not in bookie._dispatcher.hot
     assert codes(bookie, *repair(1, 3, 4), *repair(1, 2)) == [raw.EOK] * 3
     assert codes(bookie, raw.add_frame(1, 9, b"x")) == [raw.EFENCED]
     assert codes(bookie, raw.add_frame(1, 9, b"x", REPAIR, key=OTHER_KEY)) == [raw.EUA]
@@ -68,22 +68,22 @@ def test_every_change_has_them_looked_at_again(bookie: Bookie) -> None:
     codes(bookie, raw.add_frame(1, 0, b"0"))
     put_into_limbo(bookie, 1)
     codes(bookie, *repair(1, 1))
-    assert 1 in bookie._walk.filled
+    assert 1 in bookie._dispatcher.filled
     record = bookie.ledgers.record(1)
     assert record is not None
     bookie.set_states({1: replaced(record, limbo=False)})
-    assert 1 not in bookie._walk.filled
+    assert 1 not in bookie._dispatcher.filled
     codes(bookie, *repair(1, 2))
-    assert 1 in bookie._walk.filled, "it is fenced"
+    assert 1 in bookie._dispatcher.filled, "it is fenced"
     trash = replaced(bookie.ledgers.record(1) or LedgerRecord(), deleted_ms=5)
     bookie.set_states({1: trash})
-    assert 1 not in bookie._walk.filled
+    assert 1 not in bookie._dispatcher.filled
     assert codes(bookie, *repair(1, 3)) == [raw.EOK]
     back = bookie.ledgers.record(1)
     assert back is not None
     assert back.deleted_ms == 0, "whoever recovers it takes it out of the trash"
     bookie.forget(1)
-    assert 1 not in bookie._walk.filled
+    assert 1 not in bookie._dispatcher.filled
     assert codes(bookie, raw.add_frame(1, 0, b"x", REPAIR, key=OTHER_KEY)) == [raw.EOK]
 
 

@@ -13,7 +13,7 @@ from bkbox.bookie.read_group import ReadBatch
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError
 from bkbox.ipc.frame_spans import segments
-from bkbox.storage.entries.entry_reader import LATE, Fetch
+from bkbox.storage.entries.entry_reader import COLD, Fetch
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index.extents import Extent
 from bkbox.storage.index.memtable import EntryLookup
@@ -137,7 +137,7 @@ def served(version: int, txn: int, ledger: int, entry: int, body: bytes, lac: in
     return v2.encode_response(v2.ReadResponse(version, Code.EOK, ledger, entry, body))
 
 
-def serve(batch: ReadBatch, late: ReadBatch | None = None) -> dict[int, bytes]:
+def serve(batch: ReadBatch, deferred: ReadBatch | None = None) -> dict[int, bytes]:
     """The answers by connection."""
     answers: dict[int, bytes] = {}
     slots: list[memoryview] = []
@@ -154,9 +154,9 @@ def serve(batch: ReadBatch, late: ReadBatch | None = None) -> dict[int, bytes]:
 
     asked = len(batch)
     writer = ResponseWriter(more)
-    batch.serve(writer, late)
+    batch.serve(writer, deferred)
     more(writer.finish())
-    assert counts == asked - (0 if late is None else len(late))
+    assert counts == asked - (0 if deferred is None else len(deferred))
     return answers
 
 
@@ -165,23 +165,23 @@ def test_what_is_not_in_memory_is_left_for_later_and_the_rest_is_answered(tmp_pa
     for number in range(400):
         log.write(1 + number % 2, entry_of(5, number, 100 + number))
     log.missing = {2}
-    batch, late = log.batch(), log.batch()
+    batch, deferred = log.batch(), log.batch()
     for number in range(402):
         if number % 3:
-            batch.take(number % 7, 2, 5, number)
+            batch.add_v2(number % 7, 2, 5, number)
         else:
-            batch.take_v3(number % 7, 9_000 + number, 5, number)
-    now = serve(batch, late)
+            batch.add_v3(number % 7, 9_000 + number, 5, number)
+    now = serve(batch, deferred)
     assert not [call for call in log.calls if call[0] == "into"], "nobody waited for the disk"
-    assert {segment for segment, _offset, _size in late.ranges} == {2}
-    assert len(late) == 200
+    assert {segment for segment, _offset, _size in deferred.ranges} == {2}
+    assert len(deferred) == 200
     assert len(log.slow) == 4, "two that are not there, answered again"
-    asked = list(late.ranges)
+    asked = list(deferred.ranges)
     log.missing.clear()
     log.seen.clear()
-    then = serve(late)
-    assert late.ranges == []
-    assert len(late) == 0
+    then = serve(deferred)
+    assert deferred.ranges == []
+    assert len(deferred) == 0
     assert {(segment, start, waited) for _l, _f, _t, segment, start, _e, waited in log.seen} == {
         (segment, offset, True) for segment, offset, _size in asked
     }
@@ -206,14 +206,14 @@ def test_a_record_that_is_wrong_among_late_ones_is_told_once(tmp_path: Path) -> 
         log.write(1 + number % 2, entry_of(5, number, 100))
     log.spoil(1, log.places[5, 8][1] + 40)
     log.missing = {2}
-    batch, late = log.batch(), log.batch()
+    batch, deferred = log.batch(), log.batch()
     for number in range(20):
-        batch.take(1, 2, 5, number)
-    serve(batch, late)
-    assert len(late) in (0, 10)
+        batch.add_v2(1, 2, 5, number)
+    serve(batch, deferred)
+    assert len(deferred) in (0, 10)
     before = len(log.slow)
-    assert before == 20 - len(late), "everything that was looked at with it, one by one"
-    serve(late)
+    assert before == 20 - len(deferred), "everything that was looked at with it, one by one"
+    serve(deferred)
     assert len(log.slow) == before
 
 
@@ -225,7 +225,7 @@ def test_a_batch_read_that_is_not_in_memory_is_left_for_later(tmp_path: Path) ->
     writer = ResponseWriter(lambda used: slot)
     ranges: list[tuple[int, int, int]] = []
     batch = log.batch()
-    assert batch.serve_batch(writer, 3, 5, 0, 77, 1_400, 1 << 20, ranges) == LATE
+    assert batch.serve_batch(writer, 3, 5, 0, 77, 1_400, 1 << 20, ranges) == COLD
     assert writer.finish() == 0
     assert sum(size for _segment, _offset, size in ranges) == 1_400 * 116
     assert not [call for call in log.calls if call[0] == "into"]
@@ -241,9 +241,9 @@ def test_reads_of_both_versions_are_answered_in_place(log: Log) -> None:
     log.write(1, entry_of(5, 0, 100), entry_of(5, 1, 24), entry_of(6, 0, 3_000))
     log.lacs[5] = 1
     batch = log.batch()
-    batch.take(1, 2, 5, 0)
-    batch.take_v3(1, 2**64 - 1, 5, 1)
-    batch.take_v3(2, 9, 6, 0)
+    batch.add_v2(1, 2, 5, 0)
+    batch.add_v3(1, 2**64 - 1, 5, 1)
+    batch.add_v3(2, 9, 6, 0)
     answers = serve(batch)
     assert answers == {
         1: served(2, 0, 5, 0, log.entries[5, 0], None)
@@ -259,8 +259,8 @@ def test_what_is_not_in_the_index_is_answered_by_the_bookie_in_its_turn(log: Log
     log.write(1, entry_of(5, 0, 100), entry_of(5, 1, 100))
     batch = log.batch()
     for entry in (0, 7, 1):
-        batch.take(1, 2, 5, entry)
-    batch.take_v3(1, 3, 8, 0)
+        batch.add_v2(1, 2, 5, entry)
+    batch.add_v3(1, 3, 8, 0)
     assert serve(batch)[1] == b"".join(
         (
             served(2, 0, 5, 0, log.entries[5, 0], None),
@@ -279,7 +279,7 @@ def test_neighbours_are_read_with_one_call_whatever_the_order(log: Log) -> None:
     random.Random(1).shuffle(wanted)
     batch = log.batch()
     for entry in wanted:
-        batch.take(1, 2, 5, entry)
+        batch.add_v2(1, 2, 5, entry)
     answers = serve(batch)
     assert answers[1] == b"".join(
         served(2, 0, 5, entry, log.entries[5, entry], None) for entry in wanted
@@ -290,8 +290,8 @@ def test_neighbours_are_read_with_one_call_whatever_the_order(log: Log) -> None:
 def test_far_from_each_other_is_not_read_with_one_call(log: Log) -> None:
     log.write(1, entry_of(5, 0, 100), entry_of(6, 0, 20_000), entry_of(5, 1, 100))
     batch = log.batch()
-    batch.take(1, 2, 5, 0)
-    batch.take(1, 2, 5, 1)
+    batch.add_v2(1, 2, 5, 0)
+    batch.add_v2(1, 2, 5, 1)
     serve(batch)
     assert [call[3] for call in log.calls] == [116, 116]
 
@@ -302,7 +302,7 @@ def test_large_entries(log: Log, size: int) -> None:
     log.write(1, *entries)
     batch = log.batch()
     for entry in range(6):
-        batch.take(entry % 2, 2, 5, entry)
+        batch.add_v2(entry % 2, 2, 5, entry)
     answers = serve(batch)
     for connection in range(2):
         assert answers[connection] == b"".join(
@@ -328,11 +328,11 @@ def test_a_record_that_does_not_verify_is_the_bookies_to_answer(
     log.write(1, *(entry_of(5, entry, 100) for entry in range(9)))
     log.spoil(1, spoil(log.places[5, 4][1]))
     batch = log.batch()
-    batch.take(1, 2, 5, 0)
+    batch.add_v2(1, 2, 5, 0)
     assert serve(batch)
     log.slow.clear()
     for entry in range(9):
-        batch.take(1 + entry % 2, 2, 5, entry)
+        batch.add_v2(1 + entry % 2, 2, 5, entry)
     answers = serve(batch)
     assert (2, 0, 5, 4) in log.slow
     for connection in (1, 2):
@@ -345,7 +345,7 @@ def test_the_right_record_under_another_id_does_not_verify(log: Log) -> None:
     log.write(1, entry_of(5, 0, 100), entry_of(5, 1, 100))
     log.recent.put(5, 2, 1, log.places[5, 1][1], 100)
     batch = log.batch()
-    batch.take(1, 2, 5, 2)
+    batch.add_v2(1, 2, 5, 2)
     assert serve(batch)[1] == refusal(2, 0, 5, 2)
 
 
@@ -355,7 +355,7 @@ def test_a_segment_that_is_cut_short_or_gone(log: Log) -> None:
     log.recent.put(5, 2, 3, 0, 100)
     batch = log.batch()
     for entry in range(1, 3):
-        batch.take(1, 2, 5, entry)
+        batch.add_v2(1, 2, 5, entry)
         assert serve(batch)[1] == refusal(2, 0, 5, entry)
 
 
@@ -366,7 +366,7 @@ def test_what_is_not_in_memory_is_asked_for_first_and_waited_for_last(log: Log) 
     batch = log.batch()
     for segment in (1, 2, 3):
         for entry in (2, 0):
-            batch.take(1, 2, segment, entry)
+            batch.add_v2(1, 2, segment, entry)
     assert serve(batch)[1] == b"".join(
         served(2, 0, segment, entry, log.entries[segment, entry], None)
         for segment in (1, 2, 3)
@@ -390,7 +390,7 @@ def test_a_follower_that_is_following_sees_all_reads(log: Log) -> None:
     log.following = True
     batch = log.batch()
     for ledger, entry in ((8, 2), (8, 0), (5, 3)):
-        batch.take(1, 2, ledger, entry)
+        batch.add_v2(1, 2, ledger, entry)
     serve(batch)
     assert log.seen == [(5, 3, 3, 1, 696, 812, False), (8, 0, 2, 1, 928, 1_276, False)]
 
@@ -400,8 +400,8 @@ def test_a_disk_that_cannot_be_read(log: Log) -> None:
     log.write(2, entry_of(6, 0, 100))
     log.missing = log.failing = {2}
     batch = log.batch()
-    batch.take(1, 2, 5, 0)
-    batch.take(1, 2, 6, 0)
+    batch.add_v2(1, 2, 5, 0)
+    batch.add_v2(1, 2, 6, 0)
     assert serve(batch)[1] == refusal(2, 0, 5, 0) + refusal(2, 0, 6, 0)
 
 
@@ -411,12 +411,12 @@ def test_the_end_of_the_front_end_leaves_a_batch_that_can_be_cleared(log: Log) -
 
     log.write(1, entry_of(5, 0, 100))
     batch = log.batch()
-    batch.take(1, 2, 5, 0)
+    batch.add_v2(1, 2, 5, 0)
     with pytest.raises(EOFError):
         batch.serve(ResponseWriter(gone))
     batch.clear()
     assert serve(batch) == {}
-    batch.take(1, 2, 5, 0)
+    batch.add_v2(1, 2, 5, 0)
     assert serve(batch)[1] == served(2, 0, 5, 0, log.entries[5, 0], None)
 
 
@@ -485,9 +485,9 @@ def test_any_mixture_of_many_reads(log: Log) -> None:
         version = rng.choice((2, 3))
         body = log.entries.get((ledger, entry))
         if version == 2:
-            batch.take(connection, 2, ledger, entry)
+            batch.add_v2(connection, 2, ledger, entry)
         else:
-            batch.take_v3(connection, number, ledger, entry)
+            batch.add_v3(connection, number, ledger, entry)
         txn = number if version == 3 else 0
         wanted.setdefault(connection, []).append(
             refusal(version, txn, ledger, entry)

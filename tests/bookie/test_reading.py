@@ -61,19 +61,19 @@ class Answers:
 def plain(reader: Reader, version: int, *ids: tuple[int, int]) -> list[bytes]:
     for ledger, entry in ids:
         if version == 2:
-            reader.plain.take(1, 2, ledger, entry)
+            reader.fast_reads.add_v2(1, 2, ledger, entry)
         else:
-            reader.plain.take_v3(1, 9, ledger, entry)
+            reader.fast_reads.add_v3(1, 9, ledger, entry)
     answers = Answers()
-    reader.plain.serve(answers.writer)
+    reader.fast_reads.serve(answers.writer)
     return answers.frames()
 
 
 def one_by_one(reader: Reader, version: int, ledger: int, entry: int) -> bytes:
     if version == 2:
-        return reader.answer(v2.ReadRequest(2, 0, ledger, entry, None), Code.EOK)
+        return reader.response(v2.ReadRequest(2, 0, ledger, entry, None), Code.EOK)
     header = v3.Header(Operation.READ_ENTRY, 9)
-    return reader.answer(v3.ReadRequest(header, ledger, entry), Code.EOK)
+    return reader.response(v3.ReadRequest(header, ledger, entry), Code.EOK)
 
 
 def write(store: DiskStore, ledger: int, *payloads: bytes, first: int = 0) -> None:
@@ -105,7 +105,7 @@ def test_plain_reads_say_what_reads_one_by_one_say(
     ids = [(1, 39), (1, 0), (1, 40), (2, 5), (2, 0), (3, 0), (3, 1), (4, 0), (9, 9), (1, 7)]
     reader = reader_of(store)
     assert plain(reader, version, *ids) == [one_by_one(reader, version, *pair) for pair in ids]
-    assert reader.plain.served == 5
+    assert reader.fast_reads.served == 5
     assert reader.reads == 2 * len(ids)
 
 
@@ -145,12 +145,12 @@ def test_an_entry_that_cannot_be_read_is_an_io_error_and_its_neighbours_are_not(
     ]
     assert codes == [raw.EOK, raw.EIO, raw.EOK, raw.ENOENTRY]
     batch = v2.BatchReadRequest(2, 0, 1, 0, 77, 0, LARGE, None)
-    assert batch_read(reader, batch) == reader.answer(batch, Code.EOK)
+    assert batch_read(reader, batch) == reader.response(batch, Code.EOK)
 
 
 def batch_read(reader: Reader, request: v2.BatchReadRequest, code: Code = Code.EOK) -> bytes:
     answers = Answers()
-    reader.answer_into(answers.writer, 1, request, code)
+    reader.put_response(answers.writer, 1, request, code)
     [frame] = answers.frames()
     return frame
 
@@ -178,7 +178,7 @@ def test_batch_reads_are_answered_in_place_as_they_are_one_by_one(
     put_into_limbo(store, 4)
     reader = reader_of(store)
     request = v2.BatchReadRequest(version, 0, ledger, first, 77, count, size, None)
-    assert batch_read(reader, request) == reader.answer(request, Code.EOK)
+    assert batch_read(reader, request) == reader.response(request, Code.EOK)
 
 
 def test_a_refused_read_is_answered_with_its_code(store: DiskStore) -> None:
@@ -186,7 +186,7 @@ def test_a_refused_read_is_answered_with_its_code(store: DiskStore) -> None:
     reader = reader_of(store)
     request = v2.BatchReadRequest(2, 0, 1, 0, 77, 1, LARGE, None)
     frame = batch_read(reader, request, Code.EUA)
-    assert frame == reader.answer(request, Code.EUA)
+    assert frame == reader.response(request, Code.EUA)
     assert int.from_bytes(frame[8:12], "big") == Code.EUA.v2
 
 
@@ -200,4 +200,4 @@ def test_reads_of_segments_old_and_new(tmp_path: Path, store: DiskStore) -> None
     assert len(list((tmp_path / "disk" / "entrylog").glob("*.log"))) > 2
     frames = plain(reader, 2, *((1, entry) for entry in range(70)))
     assert [raw.payload_of(frame[28:]) for frame in frames] == [payload] * 70
-    assert reader.plain.served == 70
+    assert reader.fast_reads.served == 70

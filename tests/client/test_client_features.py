@@ -15,7 +15,7 @@ from bkbox.base.ids import BookieId
 from bkbox.client.connection.bookie_health import FAILURES, INTERVAL_S, SLOW_S, BookieHealth
 from bkbox.client.ledger.read_order import ReadOrder
 from bkbox.errors import ConfigError, LedgerExistsError, WrongDigestTypeError
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import DigestType, LedgerState
@@ -241,16 +241,21 @@ class Clock:
 def test_many_failures_in_a_short_time_bring_quarantine() -> None:
     clock = Clock()
     health = BookieHealth(clock, 3, 100.0)
-    for answer in (Code.ENOENTRY, Code.EFENCED, NoAnswer.NOT_REACHED, NoAnswer.CONNECTION_LOST) * 5:
+    for answer in (
+        Code.ENOENTRY,
+        Code.EFENCED,
+        NoResponse.NOT_REACHED,
+        NoResponse.CONNECTION_LOST,
+    ) * 5:
         health.failed(A, answer)
     assert health.of_all() == {}
     for answer in list(FAILURES)[:2]:
         health.failed(A, answer)
     clock.now += INTERVAL_S
-    health.failed(A, NoAnswer.TIMEOUT)
+    health.failed(A, NoResponse.TIMEOUT)
     assert health.quarantined() == frozenset(), "the first two are too long ago"
     assert health.of_all()[A].failures == 1
-    health.failed(A, NoAnswer.TIMEOUT)
+    health.failed(A, NoResponse.TIMEOUT)
     health.failed(A, Code.EIO)
     assert health.quarantined() == {A}
     assert health.of_all()[A].quarantined_s == 100.0
@@ -258,7 +263,7 @@ def test_many_failures_in_a_short_time_bring_quarantine() -> None:
     assert health.quarantined() == frozenset()
     never = BookieHealth(clock, 0, 100.0)
     for _ in range(1000):
-        never.failed(A, NoAnswer.TIMEOUT)
+        never.failed(A, NoResponse.TIMEOUT)
     assert never.of_all() == {}
 
 
@@ -268,7 +273,7 @@ def test_the_order_follows_health() -> None:
     assert health.in_order((A, B, C)) == (A, B, C)
     health.slow(A)
     assert health.in_order((A, B, C)) == (B, C, A)
-    health.failed(B, NoAnswer.BAD_DIGEST)
+    health.failed(B, NoResponse.BAD_DIGEST)
     assert health.in_order((A, B, C)) == (C, A, B)
     clock.now += SLOW_S
     assert health.in_order((A, B, C)) == (A, C, B)

@@ -79,7 +79,7 @@ def test_a_damaged_index_is_made_anew_by_the_start(make_bookie: MakeBookie) -> N
         assert any(
             "made anew" in reason and str(index) in reason for reason in status["boot"]["reasons"]
         ), damage
-        wait_for(lambda: "its index is made anew from the entry log" in bookie.stderr, "the line")
+        wait_for(lambda: "its index is rebuilt from the entry log" in bookie.stderr, "the line")
         assert_whole(bookie)
     assert bookie.stop() == 0
     assert "made anew" not in str(bookie.start().status()["boot"]["reasons"])
@@ -114,7 +114,7 @@ def test_a_table_of_zeros_is_not_an_index_without_ledgers(make_bookie: MakeBooki
     table = max(index.glob("*.ldb"), key=lambda path: path.stat().st_size)
     table.write_bytes(bytes(table.stat().st_size))
     bookie.start()
-    wait_for(lambda: "its index is made anew from the entry log" in bookie.stderr, "the line")
+    wait_for(lambda: "its index is rebuilt from the entry log" in bookie.stderr, "the line")
     assert bookie.status()["limbo"]["ledgers"] == 0
     assert_whole(bookie)
 
@@ -245,7 +245,9 @@ def test_an_index_that_turns_out_to_be_damaged_is_made_anew(make_bookie: MakeBoo
 
         assert not all_read()
         wait_for(all_read, "the index to be made anew", 20)
-    wait_for(lambda: "this worker ends, and its index is made anew" in bookie.stderr, "the line")
+    wait_for(
+        lambda: "this worker ends, and the next one rebuilds the index" in bookie.stderr, "the line"
+    )
     assert bookie.status()["limbo"]["ledgers"] == 0
 
 

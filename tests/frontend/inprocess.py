@@ -64,13 +64,13 @@ class InProcessDisk:
     def _turn(self) -> None:
         assert self.link is not None
         try:
-            group = self.link.take()
+            group = self.link.pop_group()
             if group is not None:
-                answer_group(self.bookie, group.area, group.segments, self.link.answers(group))
+                answer_group(self.bookie, group.area, group.segments, self.link.responses(group))
                 self.link.done(group, read_only=False)
-            for connection, frames in self.bookie.polled():
+            for connection, frames in self.bookie.pop_ready_polls():
                 for frame in frames:
-                    self.link.polled().put(connection, frame, 1)
+                    self.link.poll_responses().put(connection, frame, 1)
             self.link.flush()
         except EOFError:
             self.detach()

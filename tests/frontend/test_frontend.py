@@ -176,12 +176,12 @@ def test_a_worker_that_dies_between_an_answer_and_its_done(tmp_path: Path) -> No
         await asyncio.sleep(0.1)
         assert disk.link is not None
         link = disk.link
-        group = await until(link.take, "the requests to come")
+        group = await until(link.pop_group, "the requests to come")
         for connection, body in carry_out(disk.bookie, group.area, group.segments)[:2]:
-            link.answers(group).put(connection, frame(body), 1)
-        for connection, frames in disk.bookie.polled():
+            link.responses(group).put(connection, frame(body), 1)
+        for connection, frames in disk.bookie.pop_ready_polls():
             for one in frames:
-                link.polled().put(connection, one, 1)
+                link.poll_responses().put(connection, one, 1)
         link.flush()
         disk.detach()
         answers = [await aside(client.answer3) for _ in range(5)]
@@ -210,7 +210,7 @@ def test_a_worker_that_dies_while_groups_overlap(tmp_path: Path) -> None:
             old.send(raw.read_frame(2, 0) + raw.read_frame(2, 1))
             seen = 0
             while seen < 4:
-                group = await until(link.take, "the requests to come")
+                group = await until(link.pop_group, "the requests to come")
                 groups.append((group, carry_out(disk.bookie, group.area, group.segments)))
                 seen += sum(count for _, count, _, _ in group.segments)
         answered = 0
@@ -218,7 +218,7 @@ def test_a_worker_that_dies_while_groups_overlap(tmp_path: Path) -> None:
         def answer(group: RequestGroup, bodies: list[tuple[int, bytes]]) -> None:
             nonlocal answered
             for connection, body in bodies:
-                link.answers(group).put(connection, frame(body), 1)
+                link.responses(group).put(connection, frame(body), 1)
             answered += len(bodies)
 
         (first, bodies_of_first), *_, (last, bodies_of_last) = groups

@@ -112,7 +112,7 @@ def test_a_disk_that_replaces_another_is_asked_first() -> None:
 def test_a_held_ledger_is_on_no_disk_until_it_is_placed() -> None:
     places = all_listed("a", "b")
     places.record(0, [7])
-    assert places.hold(7) == 0
+    assert places.mark_migrating(7) == 0
     assert places.find(7) == MIGRATING
     places.record(1, [7])
     assert places.find(7) == 1

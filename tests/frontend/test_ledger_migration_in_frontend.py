@@ -41,7 +41,7 @@ def carry_over(bookie: InProcessBookie, ledger: int, source: int, target: int) -
 
 
 async def hold(bookie: InProcessBookie, ledger: int) -> None:
-    await bookie.control.call(messages.HoldLedger(ledger=ledger))
+    await bookie.control.call(messages.PauseLedger(ledger=ledger))
 
 
 async def place(bookie: InProcessBookie, ledger: int, disk: int) -> None:

@@ -66,7 +66,7 @@ def intake(router: OneDisk) -> RequestRouter:
 
 
 def take(intake: RequestRouter, frame: bytes) -> RoutedRequest | bytes:
-    return intake.take(memoryview(frame)[4:])
+    return intake.dispatch(memoryview(frame)[4:])
 
 
 def taken3(intake: RequestRouter, operation: int, part: Fields) -> RoutedRequest:

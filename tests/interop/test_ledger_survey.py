@@ -46,7 +46,7 @@ def test_a_ledger_on_bookies_of_both_kinds_is_explained_and_recovered(
             assert [said[name].fenced for name in (unlisting, listing, ours)] == [None, None, False]
             assert said[unlisting].listed is None
             for name in (unlisting, listing, ours):
-                assert [said[name].says(entry) for entry in (0, 7, 8)] == [
+                assert [said[name].describe_entry(entry) for entry in (0, 7, 8)] == [
                     "has it",
                     "has it",
                     "does not have it",

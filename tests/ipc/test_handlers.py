@@ -52,7 +52,7 @@ def test_a_worker_handles_every_message_that_it_gets(tmp_path: Path) -> None:
         worker = Worker(theirs)
         handlers: Handlers = vars(worker)["_handlers"]
         assert messages.ListLedgers not in types_of(worker), "no disk, no calls to it"
-        handlers.answer(order_for(tmp_path / "disk"), [lock])
+        handlers.handle(order_for(tmp_path / "disk"), [lock])
         assert types_of(worker) == sent_to("worker")
 
         of_a_disk = Handlers()
@@ -60,7 +60,7 @@ def test_a_worker_handles_every_message_that_it_gets(tmp_path: Path) -> None:
         process = Mock(scheduler=Mock(rng=random.Random(0)))
         simulated = SimWorker(process, "a:1", *[Mock()] * 3, (1.0, 1.0), 1.0, Mock())
         assert types_of(simulated) | of_a_disk.types == sent_to("worker") - NOT_SIMULATED
-        handlers.answer(messages.Stop())
+        handlers.handle(messages.Stop())
 
 
 def test_a_front_end_handles_every_message_that_it_gets() -> None:
@@ -81,8 +81,8 @@ def test_a_repair_worker_handles_every_message_that_it_gets() -> None:
 
 def test_a_message_without_a_handler_is_a_bug() -> None:
     with pytest.raises(BugError, match="ListLedgers"):
-        Handlers().answer(messages.ListLedgers())
-    reply = Handlers().answer(messages.ListLedgers(call=7))
+        Handlers().handle(messages.ListLedgers())
+    reply = Handlers().handle(messages.ListLedgers(call=7))
     assert isinstance(reply, messages.Refused)
     assert (reply.call, reply.error) == (7, "BugError")
 
@@ -90,8 +90,8 @@ def test_a_message_without_a_handler_is_a_bug() -> None:
 def test_a_call_has_a_reply_and_another_message_has_none() -> None:
     handlers = Handlers()
     handlers.on(messages.Stop, lambda _order: None)
-    assert handlers.answer(messages.Stop()) is None
-    assert handlers.answer(messages.Stop(call=3)) == messages.Done(call=3)
+    assert handlers.handle(messages.Stop()) is None
+    assert handlers.handle(messages.Stop(call=3)) == messages.Done(call=3)
 
 
 def test_descriptors_are_closed_whatever_happens() -> None:
@@ -104,7 +104,7 @@ def test_descriptors_are_closed_whatever_happens() -> None:
     handlers.on(messages.Stop, lambda _order: None)
     for message in (messages.AttachDisk(disk=""), messages.Stop(), messages.ListLedgers(call=1)):
         reader, writer = os.pipe()
-        handlers.answer(message, [writer])
+        handlers.handle(message, [writer])
         for fd in taken:
             os.close(fd)
         taken.clear()

@@ -72,7 +72,7 @@ class Pair:
         self.turns.turn(0)
 
     def take(self) -> RequestGroup:
-        group = self.worker.take()
+        group = self.worker.pop_group()
         assert group is not None
         return group
 
@@ -113,8 +113,8 @@ def test_all_that_waits_is_one_group_and_one_message_answers_it(pair: Pair) -> N
     assert frames_of(group) == [(1, 1, b"a"), (1, 1, b"b"), (1, 1, b"c")]
     assert group.slots == 0b111
     assert group.opened_us > 0
-    assert pair.worker.take() is None
-    answer(pair.worker.answers(group), b"frame")
+    assert pair.worker.pop_group() is None
+    answer(pair.worker.responses(group), b"frame")
     pair.worker.done(group, read_only=True)
     assert pair.front.writable
     pair.turn()
@@ -129,10 +129,10 @@ def test_groups_overlap_and_every_part_is_of_one_of_them(pair: Pair) -> None:
     pair.send(b"b")
     pair.turn()
     second = pair.take()
-    answer(pair.worker.answers(second), b"2 first")
-    answer(pair.worker.answers(first), b"1 first")
-    answer(pair.worker.polled(), b"poll")
-    answer(pair.worker.answers(second), b"2 last")
+    answer(pair.worker.responses(second), b"2 first")
+    answer(pair.worker.responses(first), b"1 first")
+    answer(pair.worker.poll_responses(), b"poll")
+    answer(pair.worker.responses(second), b"2 last")
     pair.worker.done(second, read_only=False)
     pair.worker.done(first, read_only=False)
     pair.turn()
@@ -147,7 +147,7 @@ def test_groups_overlap_and_every_part_is_of_one_of_them(pair: Pair) -> None:
 
 def test_answers_to_long_polls_are_sent_when_they_are_flushed(pair: Pair) -> None:
     pair.worker.flush()
-    answer(pair.worker.polled(), b"poll")
+    answer(pair.worker.poll_responses(), b"poll")
     pair.turn()
     assert pair.front.told == []
     pair.worker.flush()
@@ -161,9 +161,9 @@ def test_a_group_without_answers_takes_no_slot(pair: Pair) -> None:
         pair.send(b"poll")
         pair.turn()
         group = pair.take()
-        pair.worker.answers(group).mark()
-        pair.worker.answers(group).reserve(1, 10, 1)
-        pair.worker.answers(group).rewind()
+        pair.worker.responses(group).mark()
+        pair.worker.responses(group).reserve(1, 10, 1)
+        pair.worker.responses(group).rewind()
         pair.worker.done(group, read_only=False)
         pair.turn()
     assert pair.front.told[-1] == ("done", 3 * SLOTS, 1)
@@ -171,14 +171,14 @@ def test_a_group_without_answers_takes_no_slot(pair: Pair) -> None:
 
 def test_slots_of_answers_come_back_with_batches_or_when_there_are_many(pair: Pair) -> None:
     for _ in range(3 * SLOTS):  # each of them in a turn of its own, with no batch that could say it
-        answer(pair.worker.polled(), b"poll")
+        answer(pair.worker.poll_responses(), b"poll")
         pair.worker.flush()
         pair.turn()
     for _ in range(3 * SLOTS):
         pair.send(b"a")
         pair.turn()
         group = pair.take()
-        answer(pair.worker.answers(group), b"frame")
+        answer(pair.worker.responses(group), b"frame")
         pair.worker.done(group, read_only=False)
         pair.turn()
     assert len(pair.front.told) == 6 * SLOTS
@@ -186,13 +186,13 @@ def test_slots_of_answers_come_back_with_batches_or_when_there_are_many(pair: Pa
 
 def test_a_batch_that_came_while_a_slot_was_waited_for_is_not_forgotten(pair: Pair) -> None:
     for _ in range(SLOTS):
-        answer(pair.worker.polled(), b"poll")
+        answer(pair.worker.poll_responses(), b"poll")
         pair.worker.flush()
     assert not pair.worker.has_batches
     pair.turn()
     pair.send(b"a")
     pair.turn()
-    answer(pair.worker.polled(), b"poll")
+    answer(pair.worker.poll_responses(), b"poll")
     assert pair.worker.has_batches
     assert frames_of(pair.take()) == [(1, 1, b"a")]
     assert not pair.worker.has_batches
@@ -206,13 +206,13 @@ def test_a_slot_of_requests_is_free_only_when_its_group_is_done(pair: Pair) -> N
     group = pair.take()
     pair.turn()
     assert not pair.front.lane.put(1, b"b", 0, 1)
-    assert pair.front.unanswered() == [(1, 1, b"a")] * SLOTS
+    assert pair.front.pending_requests() == [(1, 1, b"a")] * SLOTS
     pair.worker.done(group, read_only=False)
     pair.turn()
     pair.send(b"b")
-    assert pair.front.unanswered() == [(1, 1, b"b")]
+    assert pair.front.pending_requests() == [(1, 1, b"b")]
     pair.turn()
-    assert pair.front.unanswered() == [(1, 1, b"b")]
+    assert pair.front.pending_requests() == [(1, 1, b"b")]
 
 
 def test_the_end_of_either_side(pair: Pair) -> None:
@@ -221,11 +221,11 @@ def test_the_end_of_either_side(pair: Pair) -> None:
     pair.back.shutdown(socket.SHUT_WR)
     pair.turn()
     assert pair.front.closed
-    assert pair.front.unanswered() == [(1, 1, b"a")]
+    assert pair.front.pending_requests() == [(1, 1, b"a")]
     pair.front._socket.sock.close()
     assert pair.take().slots == 1
     with pytest.raises(EOFError):
-        pair.worker.take()
+        pair.worker.pop_group()
 
 
 def test_heads_are_enough_to_tell_answers_apart() -> None:

@@ -123,11 +123,11 @@ class Cluster:
             case fx.SendAdds():
                 entry = entry_of(effect, request.entry)
                 code = self.bookies[BookieId(request.to)].add(entry, recovery=effect.recovery)
-                return ev.AddsAnswered(request.token, entry.entry_id, entry.entry_id, code)
+                return ev.AddsCompleted(request.token, entry.entry_id, entry.entry_id, code)
             case fx.SendRead():
                 bookie = self.bookies[BookieId(request.to)]
                 code, found = bookie.read(effect.entry_id, fence=effect.fence)
-                return ev.ReadAnswered(request.token, code, found)
+                return ev.ReadCompleted(request.token, code, found)
             case fx.ReadMetadata():
                 return ev.MetadataRead(request.token, self.metadata, self.version)
             case fx.WriteMetadata():
@@ -145,9 +145,9 @@ class Cluster:
         match request.effect:
             case fx.SendAdds():
                 lost = EntryId(request.entry)
-                return ev.AddsAnswered(request.token, lost, lost, ev.NoAnswer.CONNECTION_LOST)
+                return ev.AddsCompleted(request.token, lost, lost, ev.NoResponse.CONNECTION_LOST)
             case fx.SendRead():
-                return ev.ReadAnswered(request.token, ev.NoAnswer.TIMEOUT)
+                return ev.ReadCompleted(request.token, ev.NoResponse.TIMEOUT)
             case fx.PickReplacements():
                 return ev.ReplacementsPicked(request.token, ())
         error = MetadataUnavailableError("no answer from the metadata store")

@@ -25,7 +25,7 @@ from bkbox.protocol.effects import (
     SendReadLac,
     WriteMetadata,
 )
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
@@ -90,9 +90,9 @@ def parse_metadata(text: str, like: LedgerMetadata) -> LedgerMetadata:
     )
 
 
-def parse_answer(text: str) -> Answer:
-    words = {"lost": NoAnswer.CONNECTION_LOST, "timeout": NoAnswer.TIMEOUT}
-    words["rotten"] = NoAnswer.BAD_DIGEST
+def parse_answer(text: str) -> RequestStatus:
+    words = {"lost": NoResponse.CONNECTION_LOST, "timeout": NoResponse.TIMEOUT}
+    words["rotten"] = NoResponse.BAD_DIGEST
     return words[text] if text in words else Code["EOK" if text == "ok" else text]
 
 

@@ -114,22 +114,22 @@ class Player:
                 for one in range(first, last + 1)
                 if (tokens := self._tokens[f"{word} add {one}"])
             }
-            return ev.AddsAnswered(token, first, last, parse_answer(answer), int(connection or 1))
+            return ev.AddsCompleted(token, first, last, parse_answer(answer), int(connection or 1))
         token = self._tokens[f"{word} {kind} {entry}"].pop(0)
-        return ev.ReadAnswered(token, parse_answer(answer), self._entry(entry, fields))
+        return ev.ReadCompleted(token, parse_answer(answer), self._entry(entry, fields))
 
     def _other(self, token: int, kind: str, first: str, fields: list[str]) -> Any:
         if kind == "force":
             answer, _, connection = first.partition("@")
-            return ev.ForceAnswered(token, parse_answer(answer), int(connection or 1))
+            return ev.ForceCompleted(token, parse_answer(answer), int(connection or 1))
         if kind == "lac":
             lac = None if first == "none" else EntryId(int(first))
-            return ev.LacAnswered(token, parse_answer(fields[0]), lac)
+            return ev.LacCompleted(token, parse_answer(fields[0]), lac)
         lac = EntryId(int(fields[1])) if fields else None
         entry = None
         if len(fields) > 2:
             entry = self._entry(str(self._polled), fields)
-        return ev.PollAnswered(token, parse_answer(first), lac, entry)
+        return ev.PollCompleted(token, parse_answer(first), lac, entry)
 
     def _entry(self, asked: str, fields: list[str]) -> VerifiedEntry | None:
         if not fields:

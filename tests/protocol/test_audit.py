@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from bkbox.base.ids import BookieId
 from bkbox.protocol.audit import (
-    Answer,
-    BookieAnswer,
+    BookieReport,
     Findings,
+    NoReport,
     audit,
     final_fragments,
     live_copies,
@@ -22,26 +22,26 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from tests.protocol.ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
 
-def brute_force(metadata: LedgerMetadata, said: Mapping[BookieId, BookieAnswer]) -> Findings:
+def brute_force(metadata: LedgerMetadata, said: Mapping[BookieId, BookieReport]) -> Findings:
     members = metadata.bookies()
-    answers = {each: said.get(each, Answer.SILENT) for each in members}
+    answers = {each: said.get(each, NoReport.SILENT) for each in members}
     has: dict[BookieId, set[int]] = {}
     for bookie, answer in answers.items():
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, NoReport):
             has[bookie] = {n for first, last in answer for n in range(first, last + 1)}
     lacking: dict[BookieId, set[int]] = {}
     known, possible = [], []
     for entry, holders in copies_by_entry(metadata).items():
         sure = [each for each in holders if each in has and entry in has[each]]
-        maybe = [each for each in holders if answers[each] is Answer.SILENT]
+        maybe = [each for each in holders if answers[each] is NoReport.SILENT]
         known.append(len(sure))
         possible.append(len(sure) + len(maybe))
         for each in holders:
             if each in has and entry not in has[each]:
                 lacking.setdefault(each, set()).add(entry)
     return Findings(
-        frozenset(each for each in members if answers[each] is Answer.GONE),
-        frozenset(each for each in members if answers[each] is Answer.SILENT),
+        frozenset(each for each in members if answers[each] is NoReport.UNREGISTERED),
+        frozenset(each for each in members if answers[each] is NoReport.SILENT),
         {each: tuple(runs(entries)) for each, entries in lacking.items()},
         min(known, default=None),
         min(possible, default=None),
@@ -50,7 +50,7 @@ def brute_force(metadata: LedgerMetadata, said: Mapping[BookieId, BookieAnswer])
 
 def test_who_does_not_answer_lacks_nothing() -> None:
     metadata = ledger("abc", last=9)
-    silent = audit(metadata, {A: [(0, 9)], B: Answer.SILENT})
+    silent = audit(metadata, {A: [(0, 9)], B: NoReport.SILENT})
     assert silent == Findings(frozenset(), frozenset({B, C}), {}, 1, 3)
     assert silent.is_whole
     assert silent.suspects == ()
@@ -58,7 +58,7 @@ def test_who_does_not_answer_lacks_nothing() -> None:
 
 def test_who_has_nothing_lacks_everything_and_who_is_gone_has_to_be_replaced() -> None:
     metadata = ledger("abc", last=9)
-    found = audit(metadata, {A: [(0, 3), (5, 20)], B: [], C: Answer.GONE})
+    found = audit(metadata, {A: [(0, 3), (5, 20)], B: [], C: NoReport.UNREGISTERED})
     assert found == Findings(
         frozenset({C}), frozenset(), {A: (range(4, 5),), B: (range(10),)}, 0, 0
     )
@@ -79,7 +79,7 @@ def test_a_fragment_past_the_end_of_a_closed_ledger_has_no_entries() -> None:
     metadata = ledger("abc", "abd", "abc", last=5)
     assert list(final_fragments(metadata)) == [(0, range(4)), (1, range(4, 6)), (2, range(8, 8))]
     empty = ledger("abc", last=-1)
-    found = audit(empty, {A: [], B: [], C: Answer.GONE})
+    found = audit(empty, {A: [], B: [], C: NoReport.UNREGISTERED})
     assert (found.known, found.possible, found.lacking, found.is_whole) == (None, None, {}, False)
 
 
@@ -87,9 +87,9 @@ def test_a_fragment_past_the_end_of_a_closed_ledger_has_no_entries() -> None:
 @pytest.mark.parametrize("wq", [1, 2, 3])
 def test_every_answer_of_every_bookie(ensembles: tuple[str, ...], wq: int) -> None:
     """Each bookie is gone, silent, has all, nothing, only the even entries, or the first half."""
-    answers: list[BookieAnswer] = [
-        Answer.GONE,
-        Answer.SILENT,
+    answers: list[BookieReport] = [
+        NoReport.UNREGISTERED,
+        NoReport.SILENT,
         [(0, 100)],
         [],
         [(n, n) for n in range(0, 12, 2)],
@@ -117,14 +117,14 @@ def test_fewest_live_copies() -> None:
 entry_runs = st.sets(st.integers(0, 40)).map(
     lambda entries: [(part.start, part.stop - 1) for part in runs(entries)]
 )
-answers = st.one_of(st.sampled_from(Answer), entry_runs)
+answers = st.one_of(st.sampled_from(NoReport), entry_runs)
 
 
 @pytest.mark.parametrize("examples", [100, pytest.param(400, marks=pytest.mark.slow)])
 def test_any_ledger(examples: int) -> None:
     @settings(max_examples=examples)
     @given(ledgers(), st.dictionaries(st.sampled_from((A, B, C, D)), answers))
-    def check(metadata: LedgerMetadata, said: dict[BookieId, BookieAnswer]) -> None:
+    def check(metadata: LedgerMetadata, said: dict[BookieId, BookieReport]) -> None:
         assert audit(metadata, said) == brute_force(metadata, said)
 
     check()

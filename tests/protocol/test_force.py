@@ -163,7 +163,7 @@ def test_a_force_on_a_later_connection_does_not_count_for_adds_before_it() -> No
         << failed AddFailedError
         """
     )
-    assert "b3 was disconnected since it answered adds" in str(machine.failure)
+    assert "b3 was disconnected since it acknowledged adds" in str(machine.failure)
     assert machine.last_add_confirmed == -1
 
 

@@ -40,20 +40,20 @@ class Bookie:
         if entry is None:
             self.synced |= self.unsynced
             self.unsynced.clear()
-            self.answers.append(ev.ForceAnswered(token, Code.EOK, self.connection))
+            self.answers.append(ev.ForceCompleted(token, Code.EOK, self.connection))
         else:
             self.unsynced.add(entry)
-            self.answers.append(ev.AddsAnswered(token, entry, entry, Code.EOK, self.connection))
+            self.answers.append(ev.AddsCompleted(token, entry, entry, Code.EOK, self.connection))
 
     def lose_host(self) -> None:
         self.unsynced.clear()
         self.connection += 1
-        lost = ev.NoAnswer.CONNECTION_LOST
+        lost = ev.NoResponse.CONNECTION_LOST
         for token, entry in self.requests:
             self.answers.append(
-                ev.ForceAnswered(token, lost, 0)
+                ev.ForceCompleted(token, lost, 0)
                 if entry is None
-                else ev.AddsAnswered(token, entry, entry, lost, 0)
+                else ev.AddsCompleted(token, entry, entry, lost, 0)
             )
         self.requests.clear()
 

@@ -13,7 +13,7 @@ import bkbox.protocol.inspection as module
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.diagnosis import RecoveryOutlook, diagnose
 from bkbox.protocol.effects import Recovered
-from bkbox.protocol.events import Answer, NoAnswer, ReplacementsPicked
+from bkbox.protocol.events import NoResponse, ReplacementsPicked, RequestStatus
 from bkbox.protocol.force_close_plan import ForceClosePlan, ending
 from bkbox.protocol.inspection import Report, coverage, evidence_of, fragments_of
 from bkbox.protocol.recovery import LedgerRecovery
@@ -45,8 +45,10 @@ def report(
     """A bookie with these entries. ``away``: it does not answer."""
     entries = sorted(has)
     if away:
-        return Report(BookieId(name), NoAnswer.NOT_REACHED, **more)
-    answer: Answer = Code.EOK if entries else Code.EUNKNOWNLEDGERSTATE if limbo else Code.ENOLEDGER
+        return Report(BookieId(name), NoResponse.NOT_REACHED, **more)
+    answer: RequestStatus = (
+        Code.EOK if entries else Code.EUNKNOWNLEDGERSTATE if limbo else Code.ENOLEDGER
+    )
     last = EntryId(max(entries, default=-1))
     listed = availability_of(entries) if entries or limbo else None
     return Report(BookieId(name), answer, True, limbo, listed, last=last, **more)
@@ -64,9 +66,9 @@ def test_evidence_is_negative_only_from_who_can_tell() -> None:
     assert report("b1", limbo=True).evidence(0) is U
     assert report("b1", away=True).evidence(0) is U
     assert report("b1").evidence(0) is N
-    unlisted = Report(BookieId("b1"), Code.EOK, reads={1: Code.ENOENTRY, 2: NoAnswer.TIMEOUT})
+    unlisted = Report(BookieId("b1"), Code.EOK, reads={1: Code.ENOENTRY, 2: NoResponse.TIMEOUT})
     assert [unlisted.evidence(entry) for entry in range(3)] == [U, N, U]
-    rotten = report("b1", {0}, reads={0: NoAnswer.BAD_DIGEST})
+    rotten = report("b1", {0}, reads={0: NoResponse.BAD_DIGEST})
     assert rotten.evidence(0) is U, "a read is newer than the list, and has seen the copy"
 
 
@@ -385,7 +387,7 @@ def three(*, lac: int = -1, **has: Any) -> ForceClosePlan:
 def test_how_far_the_loss_is_known(
     found: ForceClosePlan, doubtful: set[int], unknown_after: int | None
 ) -> None:
-    assert (ids(found.doubtful), found.unknown_after) == (doubtful, unknown_after)
+    assert (ids(found.maybe_acknowledged), found.unknown_after) == (doubtful, unknown_after)
 
 
 @given(st.lists(st.sets(st.integers(0, 8)), min_size=3, max_size=3), st.integers(-1, 8))
@@ -399,7 +401,7 @@ def test_no_acknowledged_entry_is_left_out(had: list[set[int]], forgets: int) ->
     found = three(**kept)
     if found.nothing_to_do:
         return
-    named = ids(found.acknowledged) | ids(found.doubtful) | ids(found.dropped)
+    named = ids(found.acknowledged) | ids(found.maybe_acknowledged) | ids(found.dropped)
     for entry in range(acknowledged + 1):
         is_kept = entry <= found.end and not any(entry in hole for hole in found.holes)
         unknown = found.unknown_after is not None and entry > found.unknown_after

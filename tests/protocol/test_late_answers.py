@@ -25,7 +25,7 @@ OF_METADATA = [
     ev.MetadataConflict(NOBODYS),
 ]
 PICKED = ev.ReplacementsPicked(NOBODYS, (BookieId("b9"),))
-READ = ev.ReadAnswered(NOBODYS, Code.ENOENTRY)
+READ = ev.ReadCompleted(NOBODYS, Code.ENOENTRY)
 
 
 @pytest.mark.parametrize("event", [*OF_METADATA, READ])
@@ -53,9 +53,9 @@ def test_a_recovery_takes_the_replacements_it_asked_for_only() -> None:
     )
 
 
-@pytest.mark.parametrize("event", [PICKED, ev.AddsAnswered(1, EntryId(0), EntryId(0), Code.EOK)])
+@pytest.mark.parametrize("event", [PICKED, ev.AddsCompleted(1, EntryId(0), EntryId(0), Code.EOK)])
 def test_what_a_recovery_cannot_have_asked_for_is_a_bug(event: ev.Event) -> None:
-    with pytest.raises(BugError, match="has not asked"):
+    with pytest.raises(BugError, match="has not requested"):
         fenced().machine.handle(event)
 
 
@@ -145,14 +145,14 @@ def test_a_force_is_answered_once_by_each() -> None:
         << force b1
         """
     )
-    assert writer.handle(ev.ForceAnswered(NOBODYS, Code.EIO, 1)) == []
+    assert writer.handle(ev.ForceCompleted(NOBODYS, Code.EIO, 1)) == []
     player.play(
         """
         >> b1 force ok
         << forced 0
         """
     )
-    assert writer.handle(ev.ForceAnswered(NOBODYS, Code.EIO, 1)) == []
+    assert writer.handle(ev.ForceCompleted(NOBODYS, Code.EIO, 1)) == []
 
 
 def test_a_reader_goes_on_as_if_nothing_had_come() -> None:
@@ -196,7 +196,7 @@ def test_a_ledger_that_was_closed_below_the_entry_meanwhile() -> None:
 def test_a_long_poll_goes_on_as_if_nothing_had_come() -> None:
     player = Player(LongPoll(ledger(1, 1, 1), EntryId(2)))
     player.play(">> start\n<< poll b1 above 1, wait")
-    assert player.machine.handle(ev.PollAnswered(NOBODYS, Code.EOK, EntryId(9))) == []
+    assert player.machine.handle(ev.PollCompleted(NOBODYS, Code.EOK, EntryId(9))) == []
     player.play(
         """
         >> speculate

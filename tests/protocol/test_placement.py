@@ -57,7 +57,7 @@ def letters(placement: Placement) -> str:
 
 
 def verdicts(placement: Placement) -> dict[str, tuple[Verdict, str]]:
-    return {each.candidate.bookie: (each.verdict, each.reason) for each in placement.judged}
+    return {each.candidate.bookie: (each.verdict, each.reason) for each in placement.decisions}
 
 
 # ---- who takes part -----------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_the_dropped_and_why() -> None:
         "d": (Verdict.DROPPED, "excluded"),
         "e": (Verdict.DROPPED, "excluded"),
     }
-    assert [each.weight for each in placement.judged] == [1.0, None, None, None, None]
+    assert [each.weight for each in placement.decisions] == [1.0, None, None, None, None]
 
 
 def test_too_few_bookies_are_counted_and_named() -> None:
@@ -275,7 +275,7 @@ def test_free_space_weighs_up_to_three_times_the_median() -> None:
         bookie("e"),
         bookie("f", free=0),
     ]
-    weights = {each.candidate.bookie: each.weight for each in new(cluster, 1).judged}
+    weights = {each.candidate.bookie: each.weight for each in new(cluster, 1).decisions}
     # The median of what is known and not nothing is 1.5 GiB.
     assert weights == pytest.approx(
         {"a": 2 / 3, "b": 2 / 3, "c": 4 / 3, "d": 3.0, "e": 1.0, "f": 2 / 3}

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bkbox.base.ids import BookieId, EntryId
-from bkbox.protocol.audit import Answer, BookieAnswer, audit
+from bkbox.protocol.audit import BookieReport, NoReport, audit
 from bkbox.protocol.rereplication import (
     Transfer,
     must_be_recovered,
@@ -90,8 +90,8 @@ def carry_out(
     metadata: LedgerMetadata, gone: set[BookieId], has: dict[BookieId, set[int]], spares: int
 ) -> LedgerMetadata:
     """Do what is planned; each copy is taken from a source that has it."""
-    said: dict[BookieId, BookieAnswer] = {
-        bookie: Answer.GONE
+    said: dict[BookieId, BookieReport] = {
+        bookie: NoReport.UNREGISTERED
         if bookie in gone
         else [(part.start, part.stop - 1) for part in runs(has[bookie])]
         for bookie in metadata.bookies()

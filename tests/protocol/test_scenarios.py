@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.protocol.effects import Effect
-from bkbox.protocol.events import AddsAnswered, Append, Close, ReadAnswered, describe
+from bkbox.protocol.events import AddsCompleted, Append, Close, ReadCompleted, describe
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.protocol.writer import LedgerWriter
 from tests.protocol.modelcluster import Actor, Cluster, lost_entries
@@ -82,8 +82,8 @@ class Stage:
         for request in [r for r in actor.in_flight if r.to == to and r.text.startswith(kind)]:
             actor.in_flight.remove(request)
             event = self.cluster.carry_out(request) if arrives else self.cluster.no_answer(request)
-            if isinstance(event, AddsAnswered | ReadAnswered):
-                lines.append(f"{request.text}: {describe([(request.to, event.answer)])}")
+            if isinstance(event, AddsCompleted | ReadCompleted):
+                lines.append(f"{request.text}: {describe([(request.to, event.status)])}")
             else:
                 lines.append(f"{to}, {request.text}: {type(event).__name__}")
             lines += self._told(client, actor.handle(event))

@@ -125,7 +125,9 @@ class Side:
                 case _:
                     self.told.append(show(effect))
 
-    def answer(self, bookie: str, start: int, count: int, answer: ev.Answer, step: int) -> None:
+    def answer(
+        self, bookie: str, start: int, count: int, answer: ev.RequestStatus, step: int
+    ) -> None:
         """Answer what this bookie was sent, ``step`` at a time at most, in runs of one token."""
         taken = self.sent[bookie][start : start + count]
         del self.sent[bookie][start : start + count]
@@ -135,7 +137,7 @@ class Side:
             while run < min(step, len(taken)) and taken[run][:2] == (token, place + run):
                 run += 1
             last = taken[run - 1][2]
-            self.handle(ev.AddsAnswered(token, EntryId(first), EntryId(last), answer, 1))
+            self.handle(ev.AddsCompleted(token, EntryId(first), EntryId(last), answer, 1))
             taken = taken[run:]
 
     def state(self) -> tuple[Any, ...]:
@@ -204,9 +206,9 @@ def test_runs_and_single_entries_come_to_the_same(block: int) -> None:
                 pending = len(runs.sent[bookie])
                 start = rng.randrange(pending) if rng.random() < 0.2 else 0
                 count = rng.randrange(1, pending + 1)
-                answer: ev.Answer = Code.EOK
+                answer: ev.RequestStatus = Code.EOK
                 if rng.random() < failures:
-                    answer = rng.choice((Code.EIO, ev.NoAnswer.TIMEOUT, Code.EREADONLY))
+                    answer = rng.choice((Code.EIO, ev.NoResponse.TIMEOUT, Code.EREADONLY))
                 runs.answer(bookie, start, count, answer, count)
                 singles.answer(bookie, start, count, answer, 1)
             elif step < 0.95 and runs.asked:

@@ -35,7 +35,7 @@ class Channel:
         self, message: Message, fds: Sequence[int] = (), timeout_s: float | None = None
     ) -> Message:
         if isinstance(message, messages.ListLedgers):
-            found = self.side.moves.ledgers_at_home(message.after)
+            found = self.side.moves.assigned_ledgers(message.after)
             items = [(ledger, messages.LIMBO * state.limbo) for ledger, state in found]
             payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in items)
             return messages.Page(payload=payload)
@@ -93,7 +93,7 @@ class Bookie:
         await drain(work, self.environment(), {"disk": self.sides[0].uuid})
 
     def homes(self) -> list[set[int]]:
-        return [side.at_home() for side in self.sides]
+        return [side.assigned() for side in self.sides]
 
     def close(self) -> None:
         for side in self.sides:
@@ -136,7 +136,7 @@ def test_a_ledger_in_limbo_moves_last_and_stays_in_limbo(bookie: Bookie) -> None
         assert work.blockers == {}
         moves = [step for step in work.steps if step.startswith("moves ledger")]
         assert moves[-1] == "moves ledger 3"
-        states = {ledger: state.limbo for ledger, state in bookie.sides[1].moves.ledgers_at_home()}
+        states = {ledger: state.limbo for ledger, state in bookie.sides[1].moves.assigned_ledgers()}
         assert states == {ledger: ledger == 3 for ledger in LEDGERS}
 
     asyncio.run(story())

@@ -141,7 +141,7 @@ ORDERS = [
         for number in NUMBERS
     ),
     messages.CommitImport(ledger=LOST[0], commit=True, call=3),
-    messages.EndExport(ledger=LOST[0], gone=True, call=3),
+    messages.EndExport(ledger=LOST[0], migrated=True, call=3),
     messages.MoveLedger(ledger=LOST[0], source="a", target="b", since=[0, 0], call=4),
     messages.Draining(disk="a", wanted=True, call=4),
     messages.Retiring(wanted=True, call=4),

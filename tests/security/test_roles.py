@@ -7,7 +7,7 @@ import pytest
 from bkbox.base.logs.refusals import Refusals
 from bkbox.base.token_bucket import TokenBucket
 from bkbox.frontend.access.authorization import Authorizer, need_of_v2, need_of_v3
-from bkbox.frontend.loop.connection import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
+from bkbox.frontend.loop.connection import FAST_ADDS, FAST_READS, FAST_RECOVERIES
 from bkbox.frontend.request_router import RequestRouter
 from bkbox.security.rates import Buckets
 from bkbox.security.roles import (
@@ -86,11 +86,11 @@ def test_what_each_operation_of_version_3_needs(name: str) -> None:
     frame, need = OPERATIONS[name]
     found = v3.decode_request(frame[4:])
     assert need_of_v3(found) is need  # type: ignore[arg-type]
-    answer = guarded(ALL & ~need).take(memoryview(frame)[4:])
+    answer = guarded(ALL & ~need).dispatch(memoryview(frame)[4:])
     assert isinstance(answer, bytes)
     assert answer_of(answer[4:]).status == EUA
     if name != "info":
-        answer = guarded(need).take(memoryview(frame)[4:])
+        answer = guarded(need).dispatch(memoryview(frame)[4:])
         assert isinstance(answer, bytes)
         assert answer_of(answer[4:]).status != EUA
 
@@ -102,7 +102,7 @@ def test_what_each_operation_of_version_2_needs(name: str) -> None:
     assert isinstance(header, v2.Header)
     assert need_of_v2(header) is need
     for needs, refused in ((ALL & ~need, True), (need, False)):
-        answer = guarded(needs).take(memoryview(frame)[4:])
+        answer = guarded(needs).dispatch(memoryview(frame)[4:])
         assert isinstance(answer, bytes)
         code = v2.decode_response(answer[4:]).code  # type: ignore[union-attr]
         assert (code is Code.EUA) is refused
@@ -112,12 +112,12 @@ def test_what_needs_no_look() -> None:
     def plain(grant: Grant, bucket: TokenBucket | None = None) -> int:
         return Authorizer(
             "who", "token", "peer", grant, bucket, Refusals(lambda: 0.0), lambda: 0.0
-        ).plain
+        ).fast_paths
 
-    assert plain(FREE) == PLAIN_ADDS | PLAIN_READS | PLAIN_RECOVERIES
-    assert plain(Grant(Need.READ)) == PLAIN_READS
-    assert plain(Grant(Need.ADD)) == PLAIN_ADDS
-    assert plain(Grant(Need.RECOVER)) == PLAIN_RECOVERIES
+    assert plain(FREE) == FAST_ADDS | FAST_READS | FAST_RECOVERIES
+    assert plain(Grant(Need.READ)) == FAST_READS
+    assert plain(Grant(Need.ADD)) == FAST_ADDS
+    assert plain(Grant(Need.RECOVER)) == FAST_RECOVERIES
     assert plain(FREE, TokenBucket(5, is_full=True)) == 0
 
 
@@ -158,7 +158,7 @@ def test_connections_of_one_identity_share_a_bucket() -> None:
 def test_requests_beyond_the_rate_are_too_many() -> None:
     intake = guarded(ALL, rate=2)
     frame = memoryview(raw.read_frame(1, 0))[4:]
-    codes = [v2.decode_response(intake.take(frame)[4:]).code for _ in range(3)]  # type: ignore[index,union-attr]
+    codes = [v2.decode_response(intake.dispatch(frame)[4:]).code for _ in range(3)]  # type: ignore[index,union-attr]
     assert codes == [Code.ENOLEDGER, Code.ENOLEDGER, Code.ETOOMANYREQUESTS]
 
 

@@ -173,7 +173,7 @@ class Bench:
         size = SEGMENT.size + len(joined)
         self.front.send(MESSAGE.pack(link.BATCH, 0, self._slot, size, 0, 0, ticks_us()))
         self._slot = (self._slot + 1) % SLOT_COUNT
-        self.groups.take()
+        self.groups.receive()
 
     def answers(self) -> list[bytes]:
         """The bodies of the answers that have come."""
@@ -187,7 +187,7 @@ class Bench:
             for kind, _flag, slot, used, mask, _group, _us in MESSAGE.iter_unpack(data):
                 self.sent += 1
                 self.done += mask.bit_count()
-                assert kind == link.ANSWER
+                assert kind == link.RESPONSES
                 if slot == link.NO_SLOT:
                     continue
                 released |= 1 << slot
@@ -207,7 +207,7 @@ class Bench:
         deadline = time.monotonic() + 30
         while not done():
             assert time.monotonic() < deadline
-            self.groups.ended()
+            self.groups.on_background_done()
             time.sleep(0.001)
 
     def close(self, *, clean: bool = True) -> None:

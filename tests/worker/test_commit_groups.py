@@ -169,9 +169,9 @@ def test_reads_of_a_front_end_that_is_gone_are_not_answered_by_the_next_one(
         return left.pop()
 
     frames = b"".join(raw.read_frame(1, entry) for entry in (0, 77, 78, 79, 80))
-    work = bench.bookie.begin(memoryview(frames), [(7, 5, 0, len(frames))])
+    work = bench.bookie.append(memoryview(frames), [(7, 5, 0, len(frames))])
     with pytest.raises(EOFError):
-        bench.bookie.serve(work, ResponseWriter(more))
+        bench.bookie.serve_reads(work, ResponseWriter(more))
     bench.bookie.forget_connections()
     bench.send(raw.read_frame(1, 4))
     bench.files.read_gate.set()

@@ -13,8 +13,8 @@ def record(
 ) -> None:
     work = SimpleNamespace(
         adds=SimpleNamespace(entries=entries, recovered=recovered // 2),
-        odd=SimpleNamespace(recovered=recovered - recovered // 2),
-        taken_us=10,
+        slow_path=SimpleNamespace(recovered=recovered - recovered // 2),
+        received_us=10,
         written_us=20,
         indexed_us=30,
         failure=failure,

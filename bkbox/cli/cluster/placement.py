@@ -113,7 +113,7 @@ def explain(
         _print(found)
     if topology_script is None and rack_map is None:
         message("note: without --topology-script or --rack-map every bookie is in one rack")
-    for stranger in sorted({*exclude} - {each.candidate.bookie for each in found.judged}):
+    for stranger in sorted({*exclude} - {each.candidate.bookie for each in found.decisions}):
         message(f"warning: --exclude {stranger}: the cluster has no such bookie")
     if not found.is_complete:
         raise NotEnoughBookiesError(found.shortage(ensemble))
@@ -130,7 +130,7 @@ def _print(found: Placement) -> None:
                 None if each.weight is None else f"{each.weight:.1f}",
                 _verdict(each, found),
             )
-            for each in found.judged
+            for each in found.decisions
         ],
     )
     if found.is_complete:
@@ -164,6 +164,6 @@ def _json(sizes: QuorumSizes, found: Placement) -> dict[str, Any]:
                 "verdict": each.verdict.name.lower(),
                 "reason": each.reason or None,
             }
-            for each in found.judged
+            for each in found.decisions
         ],
     }

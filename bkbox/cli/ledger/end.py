@@ -165,7 +165,7 @@ def _ending(plan: ForceClosePlan, inspection: LedgerInspection) -> dict[str, obj
         "last_add_confirmed": plan.diagnosis.lac,
         "end": plan.end,
         "acknowledged_and_lost": pairs(plan.acknowledged),
-        "perhaps_acknowledged_and_lost": pairs(plan.doubtful),
+        "perhaps_acknowledged_and_lost": pairs(plan.maybe_acknowledged),
         "found_and_dropped": pairs(plan.dropped),
         "unknown_after": plan.unknown_after,
         "plugged" if plan.plug else "unreadable": pairs(plan.holes),
@@ -188,7 +188,7 @@ def _print_ending(plan: ForceClosePlan, inspection: LedgerInspection) -> None:
             ("last add confirmed", plan.diagnosis.lac),
             ("would end at entry", plan.end),
             ("acknowledged and lost", text_of(plan.acknowledged) or None),
-            ("perhaps acknowledged, and lost", text_of(plan.doubtful) or None),
+            ("perhaps acknowledged, and lost", text_of(plan.maybe_acknowledged) or None),
             ("found, and behind the end", text_of(plan.dropped) or None),
             (holes, text_of(plan.holes) or None),
             ("may be lost as well", unknown),
@@ -203,7 +203,7 @@ def _print_ending(plan: ForceClosePlan, inspection: LedgerInspection) -> None:
 
 def _unresolved_entries(plan: ForceClosePlan) -> list[int]:
     """The first ids of each range that is given up, and the id at which the ledger ends."""
-    given_up = (*plan.holes, *plan.acknowledged, *plan.doubtful, *plan.dropped)
+    given_up = (*plan.holes, *plan.acknowledged, *plan.maybe_acknowledged, *plan.dropped)
     first = [each.start for each in given_up]
     at = [plan.end + 1] if plan.closes else []
     return sorted({*first[:_SHOWN_HOLES], *at})

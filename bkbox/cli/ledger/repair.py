@@ -29,7 +29,7 @@ from bkbox.client.ledger.ledger_inspection import LedgerInspection
 from bkbox.config import load as configuration
 from bkbox.jobs.job import Job, JobKind
 from bkbox.protocol.diagnosis import Diagnosis, RecoveryOutlook
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.protocol.force_close_plan import text_of
 from bkbox.protocol.inspection import Report, coverage, fragments_of, highest_entry
 from bkbox.wire.metadata.ledger import LedgerMetadata
@@ -223,12 +223,12 @@ def _print_inspection(found: LedgerInspection) -> None:
 
 def bookie(report: Report) -> dict[str, object]:
     """One bookie's report on a ledger; None for unknown values."""
-    response = report.answer
+    response = report.status
     listed = report.listed
     return {
         "bookie": report.bookie,
         "alive": report.alive,
-        "answers": response.value if isinstance(response, NoAnswer) else response.name,
+        "answers": response.value if isinstance(response, NoResponse) else response.name,
         "limbo": report.limbo,
         "fenced": report.fenced,
         "entries": 0
@@ -254,7 +254,7 @@ def _decisive_entries(found: LedgerInspection) -> list[int]:
 def responses(found: LedgerInspection, entries: Iterable[int]) -> list[dict[str, object]]:
     """The response of each bookie of their write sets about these entries."""
     return [
-        {"entry": entry, "bookie": bookie, "says": found.reports[bookie].says(entry)}
+        {"entry": entry, "bookie": bookie, "says": found.reports[bookie].describe_entry(entry)}
         for entry in entries
         for bookie in found.write_set(entry)
     ]

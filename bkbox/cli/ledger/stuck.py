@@ -135,7 +135,7 @@ def print_stuck(found: StuckLedgers) -> None:
                     plan.diagnosis.lac,
                     plan.end,
                     text_of(plan.acknowledged) or None,
-                    text_of(plan.doubtful) or None,
+                    text_of(plan.maybe_acknowledged) or None,
                     text_of(plan.dropped) or None,
                     None if plan.unknown_after is None else unknown_beyond(plan.unknown_after),
                 )

@@ -13,7 +13,7 @@ from itertools import accumulate
 from bkbox.client.connection.add_frames import AddFramer
 from bkbox.client.connection.add_responses import OutstandingAdds
 from bkbox.protocol.effects import SendAdds
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire import v2, v3
 from bkbox.wire.digest import IN_KERNEL, DigestManager
 from bkbox.wire.v3_format import Operation
@@ -206,7 +206,7 @@ class AddPacker:
         )
 
 
-OnAddResponse = Callable[[int, int, Answer, int], None]
+OnAddResponse = Callable[[int, int, RequestStatus, int], None]
 """Called with the response to the frames from a first to a last index of a sending, and the connection as in Reply.
 It is called exactly once for each frame.
 """
@@ -256,7 +256,9 @@ class AddSend:
             owed.push_each(tuple(keys))
         owed.sends.append(self)
 
-    def complete(self, first_slot: int, last_slot: int, status: Answer, connection: int) -> None:
+    def complete(
+        self, first_slot: int, last_slot: int, status: RequestStatus, connection: int
+    ) -> None:
         self.left -= last_slot - first_slot + 1
         if not self.is_over:
             self.is_over = self.left == 0
@@ -264,7 +266,7 @@ class AddSend:
                 first_slot - self.first_slot, last_slot - self.first_slot, status, connection
             )
 
-    def fail(self, status: NoAnswer) -> None:
+    def fail(self, status: NoResponse) -> None:
         """Answer every outstanding frame with this failure."""
         if self.is_over:
             return

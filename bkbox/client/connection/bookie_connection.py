@@ -32,7 +32,7 @@ from bkbox.client.connection.response_matcher import (
 )
 from bkbox.client.options import ClientOptions, new_backoff
 from bkbox.errors import AuthenticationError
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.wire.metadata.service_info import HostPort
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class BookieLink:
         loop = asyncio.get_running_loop()
         stream = self._stream
         if self._closed or (stream is None and self._connecting is None and self.suspect):
-            item.fail(NoAnswer.NOT_REACHED)
+            item.fail(NoResponse.NOT_REACHED)
             return
         item.deadline = loop.time() + timeout_s
         if self._sweep is None or item.deadline < self._sweep.when():
@@ -164,7 +164,7 @@ class BookieLink:
             if item.deadline > now:
                 left = min(left, item.deadline)
                 continue
-            item.fail(NoAnswer.TIMEOUT)
+            item.fail(NoResponse.TIMEOUT)
             if stream is not None:
                 stream.forget(item)
         if stream is not None:
@@ -187,7 +187,7 @@ class BookieLink:
             if stream is None:
                 self._back_off()
                 for item in backlog:
-                    item.fail(NoAnswer.NOT_REACHED)
+                    item.fail(NoResponse.NOT_REACHED)
         if stream is not None:
             self._stream = stream
             try:
@@ -196,7 +196,7 @@ class BookieLink:
                         stream.send(item)
             except BaseException:
                 for item in backlog:
-                    item.fail(NoAnswer.CONNECTION_LOST)
+                    item.fail(NoResponse.CONNECTION_LOST)
                 stream.abort()
                 raise
 

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bkbox.base.ids import BookieId
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire.codes import Code
 
-FAILURES = frozenset({NoAnswer.TIMEOUT, NoAnswer.BAD_DIGEST, NoAnswer.NOT_UNDERSTOOD, Code.EIO})
+FAILURES = frozenset(
+    {NoResponse.TIMEOUT, NoResponse.BAD_DIGEST, NoResponse.NOT_UNDERSTOOD, Code.EIO}
+)
 
 INTERVAL_S = 60.0
 """Window, in seconds, in which failures are counted together."""
@@ -53,7 +55,7 @@ class BookieHealth:
         self._quarantined: dict[BookieId, float] = {}
         self._slow: dict[BookieId, float] = {}
 
-    def failed(self, bookie: BookieId, status: Answer) -> None:
+    def failed(self, bookie: BookieId, status: RequestStatus) -> None:
         """Record a status that is not EOK; one that does not indicate a failure of the bookie is ignored."""
         if not self._failures_max or status not in FAILURES:
             return

@@ -32,7 +32,7 @@ from bkbox.client.connection.handshake import ClientHandshake
 from bkbox.client.connection.response_matcher import Reply
 from bkbox.client.options import ClientOptions
 from bkbox.errors import EncodingError
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire import availability, v2, v3
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code
@@ -59,7 +59,7 @@ class DiskSpace(NamedTuple):
 class Listing(NamedTuple):
     """The entries of a ledger that a bookie has, None where it does not list them; the connection as in Reply."""
 
-    status: Answer
+    status: RequestStatus
     available: Availability | None
     connection: int
 
@@ -127,7 +127,7 @@ class BookiePool:
         """Send one add."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
-        def completed(_first: int, _last: int, status: Answer, connection: int) -> None:
+        def completed(_first: int, _last: int, status: RequestStatus, connection: int) -> None:
             if not reply.done():
                 reply.set_result(Reply(status, None, connection))
 
@@ -233,7 +233,7 @@ class BookiePool:
         header = self._header(Operation.READ_LAC)
         return self._ask(bookie, v3.ReadLacRequest(header, ledger_id, persisted))
 
-    async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability | Answer:
+    async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability | RequestStatus:
         """The entries of the ledger that the bookie has, or its reason not to list them."""
         listing = await self.listing(bookie, ledger_id)
         if listing.status is not Code.EOK or listing.available is None:
@@ -252,10 +252,10 @@ class BookiePool:
         try:
             listed = availability.decode(found.availability or b"")
         except EncodingError:
-            return Listing(NoAnswer.NOT_UNDERSTOOD, None, reply.connection)
+            return Listing(NoResponse.NOT_UNDERSTOOD, None, reply.connection)
         return Listing(reply.status, listed, reply.connection)
 
-    async def bookie_info(self, bookie: BookieId) -> DiskSpace | Answer:
+    async def bookie_info(self, bookie: BookieId) -> DiskSpace | RequestStatus:
         """The size of the bookie's disks and their free space, or its reason not to report them."""
         request = v3.BookieInfoRequest(self._header(Operation.GET_BOOKIE_INFO))
         reply = await self._ask(bookie, request)
@@ -264,7 +264,7 @@ class BookiePool:
                 Code.EOK, response=v3.BookieInfoResponse(total_bytes=total, free_bytes=free)
             ):
                 if total is None or free is None:
-                    return NoAnswer.NOT_UNDERSTOOD
+                    return NoResponse.NOT_UNDERSTOOD
                 return DiskSpace(total, free)
         return reply.status
 

@@ -23,7 +23,7 @@ from bkbox.client.connection import add_responses
 from bkbox.client.connection.add_responses import OutstandingAdds
 from bkbox.client.connection.adds import AddSend
 from bkbox.errors import EncodingError, FrameError
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire import batch_reads, v2, v3
 from bkbox.wire.codes import Code, code_from_v2, code_from_v3
 from bkbox.wire.v3_fast_path import FastResponseV3
@@ -47,7 +47,7 @@ class Reply(NamedTuple):
     from 1, that brought the response; 0 without a response.
     """
 
-    status: Answer
+    status: RequestStatus
     entry: memoryview | None = None
     connection: int = 0
     response: bytes | v3.Response | None = None
@@ -74,7 +74,7 @@ class Request:
         if not self.reply.done():
             self.reply.set_result(reply)
 
-    def fail(self, status: NoAnswer) -> None:
+    def fail(self, status: NoResponse) -> None:
         """Fail the request with this status."""
         self.end(Reply(status))
 
@@ -211,7 +211,7 @@ class PendingRequests:
                 code = code_from_v3(number) if self._numbered else code_from_v2(number)
                 if code is None:  # they get no other response, and the connection ends
                     unknown = number
-                    self._complete_adds(owed, first, last, NoAnswer.CONNECTION_LOST, 0)
+                    self._complete_adds(owed, first, last, NoResponse.CONNECTION_LOST, 0)
                 else:
                     self._complete_adds(owed, first, last, code, connection)
             found.clear()
@@ -220,7 +220,7 @@ class PendingRequests:
         return start
 
     def _complete_adds(
-        self, owed: OutstandingAdds, first: int, last: int, status: Answer, connection: int
+        self, owed: OutstandingAdds, first: int, last: int, status: RequestStatus, connection: int
     ) -> None:
         sends: deque[AddSend] = owed.sends
         for send in sends:
@@ -270,4 +270,4 @@ class PendingRequests:
         self._by_key = {}
         self.adds = {}
         for item in outstanding:
-            item.fail(NoAnswer.CONNECTION_LOST)
+            item.fail(NoResponse.CONNECTION_LOST)

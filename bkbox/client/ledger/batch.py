@@ -17,7 +17,7 @@ from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT, Reply
 from bkbox.client.ledger.driver import LedgerAccess
 from bkbox.client.ledger.read_order import ReadOrder
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.wire.digest import IN_KERNEL, EntryColumns, VerifiedEntry
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
@@ -85,13 +85,13 @@ class BatchReads:
         request = self._access.pool.read_batch(
             bookie, self._access.ledger_id, first, count, max_bytes
         )
-        reply = Reply(NoAnswer.TIMEOUT)
+        reply = Reply(NoResponse.TIMEOUT)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._access.options.speculative_read_s):
                 reply = await request
-        if reply.status in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
+        if reply.status in (NoResponse.TIMEOUT, NoResponse.CONNECTION_LOST):
             self._without.add(bookie)
-        if reply.status is NoAnswer.TIMEOUT:
+        if reply.status is NoResponse.TIMEOUT:
             self._access.pool.health.slow(bookie)
         if not isinstance(reply.response, bytes):
             return None

@@ -37,19 +37,19 @@ from bkbox.protocol.effects import (
     WriteMetadata,
 )
 from bkbox.protocol.events import (
-    AddsAnswered,
-    Answer,
+    AddsCompleted,
     Event,
-    ForceAnswered,
-    LacAnswered,
+    ForceCompleted,
+    LacCompleted,
     MetadataConflict,
     MetadataFailed,
     MetadataRead,
     MetadataWritten,
-    NoAnswer,
-    PollAnswered,
-    ReadAnswered,
+    NoResponse,
+    PollCompleted,
+    ReadCompleted,
     ReplacementsPicked,
+    RequestStatus,
     SpeculativeRead,
 )
 from bkbox.wire import v3
@@ -207,7 +207,7 @@ class Driver:
         frames: AddFrames,
         first: int,
         last: int,
-        status: Answer,
+        status: RequestStatus,
         connection: int,
     ) -> None:
         if status is not Code.EOK:
@@ -215,13 +215,15 @@ class Driver:
         self.in_flight_bytes -= _buffered_bytes(frames, first, last)
         entries = frames.entries
         self.post(
-            AddsAnswered(token, EntryId(entries[first]), EntryId(entries[last]), status, connection)
+            AddsCompleted(
+                token, EntryId(entries[first]), EntryId(entries[last]), status, connection
+            )
         )
 
     def _on_force_response(self, token: int, reply: asyncio.Future[Reply]) -> None:
         if not reply.cancelled():
             status, _, connection, _ = reply.result()
-            self.post(ForceAnswered(token, status, connection))
+            self.post(ForceCompleted(token, status, connection))
 
     def _send_read(self, effect: SendRead) -> None:
         fence_key = self._access.master_key if effect.fence else None
@@ -236,11 +238,11 @@ class Driver:
             entry = self._verified(data, effect.entry_id)
             if entry is not None:
                 # Also if a bookie in limbo sends the entry beside a code that says it cannot tell.
-                return ReadAnswered(effect.token, Code.EOK, entry)
+                return ReadCompleted(effect.token, Code.EOK, entry)
             if status is Code.EOK:
-                status = NoAnswer.BAD_DIGEST
+                status = NoResponse.BAD_DIGEST
         self._access.pool.health.failed(effect.bookie, status)
-        return ReadAnswered(effect.token, status)
+        return ReadCompleted(effect.token, status)
 
     def _lac_event(self, effect: SendReadLac, reply: Reply) -> Event:
         """Fields that its digest covers are valid, even beside a failure code. One invalid part makes the
@@ -248,7 +250,7 @@ class Driver:
         """
         status = reply.status
         if not isinstance(reply.response, v3.ReadLacResponse):
-            return LacAnswered(effect.token, status)
+            return LacCompleted(effect.token, status)
         lacs: list[EntryId] = []
         try:
             if reply.response.lac_body is not None:
@@ -256,8 +258,8 @@ class Driver:
             if reply.response.last_entry is not None:
                 lacs.append(self._access.digests.verify(reply.response.last_entry, None).lac)
         except DigestError:
-            status = NoAnswer.BAD_DIGEST
-        return LacAnswered(effect.token, status, max(lacs, default=None))
+            status = NoResponse.BAD_DIGEST
+        return LacCompleted(effect.token, status, max(lacs, default=None))
 
     def _send_poll(self, effect: SendPoll) -> None:
         left_s = max(self._wait_until - asyncio.get_running_loop().time(), 0.0)
@@ -271,14 +273,14 @@ class Driver:
 
     def _poll_event(self, effect: SendPoll, reply: Reply) -> Event:
         if reply.status is not Code.EOK or not isinstance(reply.response, v3.ReadResponse):
-            return PollAnswered(effect.token, reply.status)
+            return PollCompleted(effect.token, reply.status)
         lac = EntryId(reply.response.max_lac if reply.response.max_lac is not None else NO_ENTRY)
         entry = None
         if reply.entry is not None:
             entry = self._verified(reply.entry, effect.previous_lac + 1)
             if entry is None:
-                return PollAnswered(effect.token, NoAnswer.BAD_DIGEST)
-        return PollAnswered(effect.token, Code.EOK, lac, entry)
+                return PollCompleted(effect.token, NoResponse.BAD_DIGEST)
+        return PollCompleted(effect.token, Code.EOK, lac, entry)
 
     def _verified(self, data: memoryview | None, entry_id: int) -> VerifiedEntry | None:
         """The entry; None if it is invalid. -1: any entry of the ledger."""

@@ -15,7 +15,7 @@ from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.base.text import counted
 from bkbox.client.ledger.driver import LedgerAccess
 from bkbox.errors import NotDurableError
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.protocol.inspection import Report, Reports, covered_upto
 from bkbox.wire import v3
 from bkbox.wire.codes import Code
@@ -63,5 +63,5 @@ async def _ask(access: LedgerAccess, bookie: BookieId) -> Report:
         if reply.status is not Code.EOK:
             return Report(bookie, reply.status)
     if reply.connection != listing.connection:
-        return Report(bookie, NoAnswer.CONNECTION_LOST)
+        return Report(bookie, NoResponse.CONNECTION_LOST)
     return Report(bookie, Code.EOK, listed=listing.available, last=NO_ENTRY)

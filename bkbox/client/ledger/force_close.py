@@ -243,7 +243,7 @@ def record_of(
         run=run,
         last_add_confirmed=plan.diagnosis.lac if plan.closes else plan.end,
         lost_entries=count_of(plan.acknowledged),
-        doubtful=text_of(plan.doubtful, most=_RANGES_MAX),
+        doubtful=text_of(plan.maybe_acknowledged, most=_RANGES_MAX),
         unknown_after=plan.unknown_after,
         silent=silent,
     )

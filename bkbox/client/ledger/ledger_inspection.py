@@ -18,7 +18,7 @@ from bkbox.client.connection.response_matcher import Reply
 from bkbox.client.ledger.driver import LedgerAccess
 from bkbox.errors import DigestError
 from bkbox.protocol.diagnosis import Diagnosis, diagnose
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.protocol.inspection import Report, Reports, highest_entry, highest_lac, write_set_of
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire import v3
@@ -61,7 +61,7 @@ class LedgerInspector:
         self._metadata = metadata
         self._version = version
         self._slots = asyncio.Semaphore(READS_AT_ONCE)
-        self._reads: dict[BookieId, dict[int, Answer]] = {}
+        self._reads: dict[BookieId, dict[int, RequestStatus]] = {}
         self._reports: dict[BookieId, Report] = {}
 
     async def inspect(self, *, whole_tail: bool = False) -> LedgerInspection:
@@ -81,19 +81,19 @@ class LedgerInspector:
 
     async def read(
         self, bookie: BookieId, entry: int, *, fence: bool = False
-    ) -> tuple[Answer, VerifiedEntry | None]:
+    ) -> tuple[RequestStatus, VerifiedEntry | None]:
         """Read an entry (-1: the last one) from one bookie and check it."""
         key = self._access.master_key if fence else None
         reply = await self._access.pool.read(bookie, self._access.ledger_id, entry, key)
         if reply.entry is None:
             # An EOK without an entry says nothing.
             status = reply.status
-            return (NoAnswer.NOT_UNDERSTOOD if status is Code.EOK else status), None
+            return (NoResponse.NOT_UNDERSTOOD if status is Code.EOK else status), None
         try:
             expected_entry = None if entry == NO_ENTRY else entry
             return Code.EOK, self._access.digests.verify(reply.entry, expected_entry)
         except DigestError:
-            return NoAnswer.BAD_DIGEST, None
+            return NoResponse.BAD_DIGEST, None
 
     async def read_unread(self, ranges: Iterable[range]) -> bool:
         """Read those of these entries that were not read yet from their whole write sets; True if there were any."""
@@ -140,7 +140,7 @@ class LedgerInspector:
             cursor, ahead = chunk.stop, min(2 * ahead, _TAIL_READS)
 
     async def _read_unlisted(self, report: Report) -> None:
-        if report.listed is not None or not isinstance(report.answer, Code) or report.can_deny:
+        if report.listed is not None or not isinstance(report.status, Code) or report.can_deny:
             return
         end = highest_entry(self._metadata, {report.bookie: report})
         # What the bookie has to hold if the ledger ends there; behind the settled fragments the last one goes on.
@@ -196,7 +196,7 @@ class LedgerInspector:
                 yield digests.verify(reply.response.last_entry, None).lac
 
 
-def _limbo(status: Answer, *others: Answer) -> bool | None:
+def _limbo(status: RequestStatus, *others: RequestStatus) -> bool | None:
     """True if the responses to a read of the last entry, and to others, show limbo on a bookie that does not report
     it: in limbo Java's bookie never gives its last entry. None: unknown.
     """

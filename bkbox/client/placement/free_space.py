@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Collection
 
 from bkbox.base.ids import BookieId
 from bkbox.client.connection.pool import DiskSpace
-from bkbox.protocol.events import Answer
+from bkbox.protocol.events import RequestStatus
 
 ASK_EVERY_S = 60.0
 RESPONSE_TIMEOUT_S = 1.0
 
-Ask = Callable[[BookieId], Awaitable[DiskSpace | Answer]]
+Ask = Callable[[BookieId], Awaitable[DiskSpace | RequestStatus]]
 """The signature of BookiePool.bookie_info."""
 
 

@@ -41,8 +41,8 @@ class AccessPolicy:
         every_client_is_signed: bool = False,
         vouches: bool = False,
     ) -> None:
-        """``signers``: the certificates that sign client certificates. ``vouches``: the metadata store is asked before
-        a client creates a ledger."""
+        """``signers``: the certificates that sign client certificates. ``vouches``: the metadata store is queried
+        before a client creates a ledger."""
         self.tls = tls
         self.context = context
         self.plugins = plugins
@@ -55,28 +55,29 @@ class AccessPolicy:
     @classmethod
     def from_order(cls, payload: bytes) -> AccessPolicy:
         """Decodes the payload of messages.SetAccessPolicy. Raises BootError."""
-        said: dict[str, Any] = json.loads(payload)
+        fields: dict[str, Any] = json.loads(payload)
         context = None
-        if said["tls"] != OFF:
+        if fields["tls"] != OFF:
             from bkbox.security.tls import server_context  # OpenSSL is loaded only where TLS is on
 
             context = server_context(
-                said["certificate"], said["key"], said["ca"], said["client_certificates"]
+                fields["certificate"], fields["key"], fields["ca"], fields["client_certificates"]
             )
         grants = Grants(
-            [(identity, Need(needs)) for identity, needs in said["roles"]],
-            [(identity, rate) for identity, rate in said["rates"]],
-            said["users"],
+            [(identity, Need(needs)) for identity, needs in fields["roles"]],
+            [(identity, rate) for identity, rate in fields["rates"]],
+            fields["users"],
         )
         return cls(
-            said["tls"],
+            fields["tls"],
             context,
-            frozenset(said["plugins"]),
-            said["users"],
+            frozenset(fields["plugins"]),
+            fields["users"],
             grants,
-            frozenset(_CERTIFICATES.findall(said["ca"] or "")),
-            every_client_is_signed=said["tls"] != OFF and said["client_certificates"] == "required",
-            vouches=said.get("vouches", False),
+            frozenset(_CERTIFICATES.findall(fields["ca"] or "")),
+            every_client_is_signed=fields["tls"] != OFF
+            and fields["client_certificates"] == "required",
+            vouches=fields.get("vouches", False),
         )
 
     @property

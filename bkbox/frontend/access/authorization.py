@@ -1,7 +1,7 @@
 """Authorisation of the requests of one connection whose client is authenticated.
 
 Roles are checked per request. Fast-path adds and reads are exempt where the client may add and read and has no rate
-limit: the connection is told once (``plain``).
+limit: the connection gets its fast paths once (``fast_paths``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from bkbox.base.logs.refusals import Refusals
 from bkbox.base.token_bucket import TokenBucket
 from bkbox.frontend.access.ledger_verification import LedgerVerification
-from bkbox.frontend.loop.connection import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
+from bkbox.frontend.loop.connection import FAST_ADDS, FAST_READS, FAST_RECOVERIES
 from bkbox.security.roles import Grant, Need
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -20,7 +20,7 @@ from bkbox.wire.codes import Code
 class Authorizer:
     """Authorises one client. ``name``: its proved identity; ``plugin``: how it was proved; ``peer``: its address;
     ``counts_as``: the key under which its requests are rate limited; ``vouching``: None where ledgers may be created
-    without asking the metadata store.
+    without a query to the metadata store.
     """
 
     __slots__ = (
@@ -62,15 +62,15 @@ class Authorizer:
         return f"{self.plugin}/{self.name}"
 
     @property
-    def plain(self) -> int:
-        """The allowed fast paths, PLAIN_ADDS, PLAIN_READS and PLAIN_RECOVERIES, for ``Stream.allows``."""
+    def fast_paths(self) -> int:
+        """The allowed fast paths, FAST_ADDS, FAST_READS and FAST_RECOVERIES, for ``Connection.allows``."""
         if self.bucket is not None:
             return 0
         needs = self.grant.needs
         return (
-            PLAIN_ADDS * (Need.ADD in needs)
-            | PLAIN_READS * (Need.READ in needs)
-            | PLAIN_RECOVERIES * (Need.RECOVER in needs)
+            FAST_ADDS * (Need.ADD in needs)
+            | FAST_READS * (Need.READ in needs)
+            | FAST_RECOVERIES * (Need.RECOVER in needs)
         )
 
     def may_create(self, connection: int, ledger: int, key: bytes | None) -> Code | None:

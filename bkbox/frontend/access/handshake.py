@@ -1,6 +1,6 @@
 """The handshake of one connection: TLS and authentication, before the client is let in.
 
-Nothing that such a client sends reaches a disk. It may begin with TLS, or ask for it with START_TLS as Java's client
+Nothing that such a client sends reaches a disk. It may begin with TLS, or request it with START_TLS as Java's client
 does, and it may authenticate. Any other request is refused as not authorised; where the protocol has no such response,
 the connection is closed. Between START_TLS and TLS only the first AUTH may arrive in the clear, directly behind
 START_TLS, as Java's client sends it; its response is delayed until TLS is up.
@@ -59,14 +59,14 @@ class Handshake:
         self._refused = refused
         self._data = bytearray()
         self._handshakes = False
-        self._asked_for_tls = False
-        self._held: list[bytes] = []
+        self._tls_requested = False
+        self._delayed: list[bytes] = []
         self._examiner: Examiner | None = None
         self._tries_v3 = True
         self._frames = 0
 
     @property
-    def rest(self) -> bytes:
+    def unread(self) -> bytes:
         """Received bytes that are not processed yet, of a client that was let in."""
         return bytes(self._data)
 
@@ -100,12 +100,12 @@ class Handshake:
             self._frames += 1
             if self._frames > _FRAMES_MAX:
                 raise FrameError(f"more than {_FRAMES_MAX} frames before authentication")
-            self._take(body)
+            self._handle(body)
         return True
 
     def _begins_tls(self) -> bool:
         """True if TLS begins here. Only START_TLS may precede TLS: anything earlier may come from another party."""
-        first = not self._frames or self._asked_for_tls
+        first = not self._frames or self._tls_requested
         may = self.tls is None and self.policy.tls != OFF and first
         return may and self._data[:1] == _TLS_HANDSHAKE
 
@@ -115,9 +115,9 @@ class Handshake:
             return self.name is not None
         if self.tls is not None:
             return True
-        if policy.tls == REQUIRED or self._asked_for_tls or len(self._data) < PREFIX_BYTES:
+        if policy.tls == REQUIRED or self._tls_requested or len(self._data) < PREFIX_BYTES:
             return False
-        # A client that neither begins with TLS nor asks for it is let in without.
+        # A client that neither begins with TLS nor requests it is let in without.
         return self._data[:1] != _TLS_HANDSHAKE and not self._may_ask_for_tls()
 
     def _may_ask_for_tls(self) -> bool:
@@ -163,22 +163,22 @@ class Handshake:
         if CERTIFICATE in self.policy.plugins:
             self.name = name_of(self.tls.peer_certificate())
             self.plugin = CERTIFICATE
-        held, self._held = self._held, []
-        for answer in held:
-            self._send(answer)
+        delayed, self._delayed = self._delayed, []
+        for response in delayed:
+            self._send(response)
         self._decrypt()
         return True
 
     def _decrypt(self) -> None:
         """Reads the decrypted bytes that TLS has, possibly none."""
         assert self.tls is not None
-        room = memoryview(bytearray(_READ_BYTES))
+        buffer = memoryview(bytearray(_READ_BYTES))
         try:
             while True:
-                size = self.tls.recv_into(room)
+                size = self.tls.recv_into(buffer)
                 if not size:
                     raise EOFError("the client has closed the connection")
-                self._data += room[:size]
+                self._data += buffer[:size]
                 if not self.tls.pending:
                     return
                 if len(self._data) > _FRAME_BYTES_MAX:
@@ -188,7 +188,7 @@ class Handshake:
 
     # ---- frames -------------------------------------------------------------------------------------
 
-    def _take(self, body: bytes) -> None:
+    def _handle(self, body: bytes) -> None:
         if self._tries_v3:
             if body[0] >= v3.FIRST_BYTE_MIN:
                 try:
@@ -196,17 +196,17 @@ class Handshake:
                 except EncodingError:
                     pass
                 else:
-                    self._take_v3(request)
+                    self._handle_v3(request)
                     return
             self._tries_v3 = False
-        self._take_v2(body)
+        self._handle_v2(body)
 
-    def _take_v3(self, request: v3.Request) -> None:
+    def _handle_v3(self, request: v3.Request) -> None:
         if isinstance(request, v3.StartTlsRequest):
             self._start_tls(request)
             return
         in_the_clear = self.tls is None and self.policy.tls == REQUIRED
-        if isinstance(request, v3.AuthRequest) and (not in_the_clear or self._asked_for_tls):
+        if isinstance(request, v3.AuthRequest) and (not in_the_clear or self._tls_requested):
             self._authenticate_v3(request)
             return
         self._refuse_in_between()
@@ -219,18 +219,18 @@ class Handshake:
             self._send(v3.encode_response(v3.Refused(request.header, Code.EBADREQ)))
             return
         self._send(v3.encode_response(v3.StartTlsResponse(request.header.txn_id)))
-        self._asked_for_tls = True
+        self._tls_requested = True
 
     def _authenticate_v3(self, request: v3.AuthRequest) -> None:
         try:
-            answer = None if request.message is None else self._examine(request.message)
+            response = None if request.message is None else self._examine(request.message)
         except AuthenticationError:
             self._send(v3.encode_response(v3.Refused(request.header, Code.EUA)))
             raise
-        code = Code.EUA if answer is None else Code.EOK
-        self._send(v3.encode_response(v3.AuthResponse(request.header, code, answer)))
+        code = Code.EUA if response is None else Code.EOK
+        self._send(v3.encode_response(v3.AuthResponse(request.header, code, response)))
 
-    def _take_v2(self, body: bytes) -> None:
+    def _handle_v2(self, body: bytes) -> None:
         header = v2.peek_request(body)
         if isinstance(header, v2.BadVersion):
             self._refuse_in_between()
@@ -239,14 +239,14 @@ class Handshake:
         if header.opcode == v2.OP_AUTH:
             request = v2.decode_request(body)
             assert isinstance(request, v2.AuthRequest)
-            if self.tls is None and self.policy.tls == REQUIRED and not self._asked_for_tls:
+            if self.tls is None and self.policy.tls == REQUIRED and not self._tls_requested:
                 raise AuthenticationError("authentication without TLS, which is required")
-            answer = self._examine(request.message)
-            if answer is None:
+            response = self._examine(request.message)
+            if response is None:
                 raise AuthenticationError(
                     f"plugin {quoted(request.message.plugin[:80])} is not offered"
                 )
-            self._send(v2.encode_response(v2.AuthResponse(header.version, answer)))
+            self._send(v2.encode_response(v2.AuthResponse(header.version, response)))
             return
         self._refuse_in_between()
         self._refused(f"opcode {header.opcode}")
@@ -282,16 +282,18 @@ class Handshake:
     # ---- responses ------------------------------------------------------------------------------------
 
     def _refuse_in_between(self) -> None:
-        if self._asked_for_tls and self.tls is None:
+        if self._tls_requested and self.tls is None:
             raise FrameError("a request in the clear behind START_TLS")
 
-    def _send(self, answer: bytes) -> None:
-        if self._asked_for_tls and self.tls is None:
-            self._held.append(answer)
+    def _send(self, response: bytes) -> None:
+        if self._tls_requested and self.tls is None:
+            self._delayed.append(response)
             return
         if self.tls is None:
-            taken = self.sock.send(answer) == len(answer)
+            sent_whole = self.sock.send(response) == len(response)
         else:
-            taken = self.tls.send([memoryview(answer)]) == len(answer) and not self.tls.unsent
-        if not taken:
-            raise ConnectionAbortedError("the client takes no answers while it is let in")
+            sent_whole = (
+                self.tls.send([memoryview(response)]) == len(response) and not self.tls.unsent
+            )
+        if not sent_whole:
+            raise ConnectionAbortedError("the client reads no responses during its handshake")

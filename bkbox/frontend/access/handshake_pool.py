@@ -1,6 +1,6 @@
 """The pool of connections that are not authenticated yet (handshake.py), and its limits.
 
-Each handshake has a time-out. The number of connections is limited: the oldest is closed to make room for the newest.
+Each handshake has a time-out. The number of connections is limited: the oldest is closed in favour of the newest.
 Their data is processed only within their CPU budget (connection_cpu_budget.py), because OpenSSL needs a millisecond per
 handshake.
 """
@@ -39,29 +39,29 @@ class UnauthenticatedConnection(Handshake):
 
 
 class HandshakePool:
-    """The pool. ``let_in``: takes over an authenticated connection with its socket; ``gone``: called when a connection
-    was closed before it was let in; ``look_by``: told the time by which ``tick`` must be called."""
+    """The pool. ``let_in``: takes over an authenticated connection with its socket; ``on_closed``: called when a
+    connection was closed before it was let in; ``schedule``: called with the time by which ``tick`` must be called."""
 
     def __init__(
         self,
         loop: Loop,
         now_s: Callable[[], float],
         let_in: Callable[[UnauthenticatedConnection], None],
-        gone: Callable[[UnauthenticatedConnection, Exception], None],
+        on_closed: Callable[[UnauthenticatedConnection, Exception], None],
         refusals: Refusals,
         cpu_budget: ConnectionCpuBudget,
-        look_by: Callable[[float], None],
+        schedule: Callable[[float], None],
     ) -> None:
         self.timeout_s = 10.0
         self._loop = loop
         self._now_s = now_s
         self._let_in = let_in
-        self._gone = gone
+        self._on_closed = on_closed
         self._refusals = refusals
         self._unauthenticated: dict[UnauthenticatedConnection, None] = {}
         self._waiting: deque[UnauthenticatedConnection] = deque()
         self._cpu_budget = cpu_budget
-        self._look_by = look_by
+        self._schedule = schedule
 
     def __len__(self) -> int:
         return len(self._unauthenticated)
@@ -69,15 +69,18 @@ class HandshakePool:
     def receive(self, sock: socket.socket, peer: str, host: str, policy: AccessPolicy) -> None:
         """Adds a new connection to the pool."""
         if len(self._unauthenticated) >= UNAUTHENTICATED_MAX:
-            self._turn_away(next(iter(self._unauthenticated)), TimeoutError("too many at the door"))
-        visitor = UnauthenticatedConnection(
+            self._reject(
+                next(iter(self._unauthenticated)),
+                TimeoutError("too many unauthenticated connections"),
+            )
+        connection = UnauthenticatedConnection(
             sock, peer, policy, lambda what: self._refusals.note("", peer, what)
         )
-        visitor.host = host
-        visitor.until_s = self._now_s() + self.timeout_s
-        self._unauthenticated[visitor] = None
-        self._look_by(visitor.until_s)
-        self._loop.watch(sock, lambda: self._heard(visitor))
+        connection.host = host
+        connection.until_s = self._now_s() + self.timeout_s
+        self._unauthenticated[connection] = None
+        self._schedule(connection.until_s)
+        self._watch(connection)
 
     def wait_s(self) -> float | None:
         """Seconds until ``tick`` must be called; None: no limit."""
@@ -89,11 +92,11 @@ class HandshakePool:
     def tick(self) -> None:
         """Resumes the connections that waited for CPU budget, and closes those whose handshake has timed out."""
         while self._waiting and not self._cpu_budget.throttle_s():
-            visitor = self._waiting.popleft()
-            if visitor in self._unauthenticated:
-                visitor.waits = False
-                self._loop.watch(visitor.sock, lambda visitor=visitor: self._heard(visitor))  # type: ignore[misc]
-                self._go_on(visitor)
+            connection = self._waiting.popleft()
+            if connection in self._unauthenticated:
+                connection.waits = False
+                self._watch(connection)
+                self._go_on(connection)
         now_s = self._now_s()
         while (
             self._unauthenticated and (oldest := next(iter(self._unauthenticated))).until_s <= now_s
@@ -101,45 +104,48 @@ class HandshakePool:
             self._go_on(oldest)  # its data may have arrived without having been read yet
             if oldest in self._unauthenticated:
                 text = f"it has not authenticated within {self.timeout_s:g} s"
-                self._turn_away(oldest, AuthenticationError(text))
+                self._reject(oldest, AuthenticationError(text))
 
     def close(self) -> None:
-        for visitor in list(self._unauthenticated):
-            visitor.sock.close()
+        for connection in list(self._unauthenticated):
+            connection.sock.close()
         self._unauthenticated.clear()
 
-    def _heard(self, visitor: UnauthenticatedConnection) -> None:
-        if self._cpu_budget.throttle_s():
-            self._loop.unwatch(visitor.sock)
-            visitor.waits = True
-            self._waiting.append(visitor)
-            self._look_by(self._now_s())
-        else:
-            self._go_on(visitor)
+    def _watch(self, connection: UnauthenticatedConnection) -> None:
+        self._loop.watch(connection.sock, lambda: self._on_readable(connection))
 
-    def _go_on(self, visitor: UnauthenticatedConnection) -> None:
+    def _on_readable(self, connection: UnauthenticatedConnection) -> None:
+        if self._cpu_budget.throttle_s():
+            self._loop.unwatch(connection.sock)
+            connection.waits = True
+            self._waiting.append(connection)
+            self._schedule(self._now_s())
+        else:
+            self._go_on(connection)
+
+    def _go_on(self, connection: UnauthenticatedConnection) -> None:
         began_s = self._cpu_budget.cpu_s()
         try:
-            done = visitor.ready()
+            done = connection.ready()
         except BlockingIOError:
             return
         except (EOFError, OSError, FrameError, AuthenticationError) as error:
-            self._turn_away(visitor, error)
+            self._reject(connection, error)
             return
         finally:
             self._cpu_budget.charge(began_s)
         if done:
-            self._forget(visitor)
-            self._let_in(visitor)
+            self._forget(connection)
+            self._let_in(connection)
 
-    def _forget(self, visitor: UnauthenticatedConnection) -> None:
-        del self._unauthenticated[visitor]
-        if not visitor.waits:
-            self._loop.unwatch(visitor.sock)
+    def _forget(self, connection: UnauthenticatedConnection) -> None:
+        del self._unauthenticated[connection]
+        if not connection.waits:
+            self._loop.unwatch(connection.sock)
 
-    def _turn_away(self, visitor: UnauthenticatedConnection, error: Exception) -> None:
-        self._forget(visitor)
+    def _reject(self, connection: UnauthenticatedConnection, error: Exception) -> None:
+        self._forget(connection)
         if isinstance(error, AuthenticationError):
-            self._refusals.note("", visitor.peer, str(error))
-        visitor.sock.close()
-        self._gone(visitor, error)
+            self._refusals.note("", connection.peer, str(error))
+        connection.sock.close()
+        self._on_closed(connection, error)

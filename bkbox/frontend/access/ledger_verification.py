@@ -2,12 +2,12 @@
 
 A bookie creates a ledger with what the first add, recovery add, LAC or fence carries, its key included. So a client
 that may recover ledgers could fence ids that do not exist yet, or give a ledger another key before its owner's first
-add. Where clients must authenticate, the metadata store is asked first: the ledger must exist there, and the key must
+add. Where clients must authenticate, the metadata store is queried first: the ledger must exist there, and the key must
 be that of its password. Recovery and repair, which bring a ledger to a bookie that its metadata does not name yet,
 pass this check.
 
 A connection whose request waits for the result is not read; other connections are not affected. If the metadata store
-does not respond, the request is answered EIO: 'unknown'; nothing was done with it. Keys that were found are cached, a
+does not respond, the request gets EIO: 'unknown'; nothing was done with it. Keys that were found are cached, a
 bounded number of them. That a ledger does not exist is true only for the connections that were waiting and is not
 cached: it may be created at any moment.
 
@@ -28,10 +28,10 @@ from bkbox.wire.codes import Code
 CHECKS_MAX = 64
 """Checks in flight at once; further connections queue."""
 
-PATIENCE_S = 5.0
+CHECK_TIMEOUT_S = 5.0
 """Seconds to wait for the supervisor, whose own time-out for the metadata store is shorter."""
 
-_AWAY_S = 1.0
+_UNAVAILABLE_S = 1.0
 """Seconds after a failure in which no check is sent."""
 
 _KEYS_MAX = 10_000
@@ -44,25 +44,29 @@ class Finding(Enum):
     ABSENT = "absent"
     UNKNOWN = "unknown"
     """Its metadata cannot be read."""
-    AWAY = "away"
+    UNAVAILABLE = "away"
     """The store did not respond."""
 
 
-_REFUSALS = {Finding.ABSENT: Code.ENOLEDGER, Finding.UNKNOWN: Code.EIO, Finding.AWAY: Code.EIO}
+_REFUSALS = {
+    Finding.ABSENT: Code.ENOLEDGER,
+    Finding.UNKNOWN: Code.EIO,
+    Finding.UNAVAILABLE: Code.EIO,
+}
 
 _Waiting = dict[int, SlotWaiter | None]
 """Waiters by connection number."""
 
 
 class _Check:
-    """One check in flight. ``behind``: connections that came after it was sent; its result may be too old for them."""
+    """One check in flight. ``later``: connections that came after it was sent; its result may be too old for them."""
 
-    __slots__ = ("behind", "until_s", "waiting")
+    __slots__ = ("later", "until_s", "waiting")
 
     def __init__(self, until_s: float, waiting: _Waiting) -> None:
         self.until_s = until_s
         self.waiting = waiting
-        self.behind: _Waiting = {}
+        self.later: _Waiting = {}
 
 
 class LedgerVerification:
@@ -84,7 +88,7 @@ class LedgerVerification:
         self._line: _Waiting = {}
         """Connections that wait for a check slot."""
         self._refused: dict[int, tuple[int, Code]] = {}
-        self._away_until_s = 0.0
+        self._unavailable_until_s = 0.0
 
     def verdict(self, connection: int, ledger: int, key: bytes | None) -> Code | None:
         """EOK if the request may create the ledger, where there is none yet, else the code to refuse it with. None: it
@@ -103,8 +107,8 @@ class LedgerVerification:
             return Code.EOK if good else Code.EUA
         check = self._checks.get(ledger)
         if check is not None:
-            check.behind[connection] = None
-        elif self._now_s() < self._away_until_s:
+            check.later[connection] = None
+        elif self._now_s() < self._unavailable_until_s:
             return Code.EIO
         elif len(self._checks) >= CHECKS_MAX:
             self._line[connection] = None
@@ -127,18 +131,18 @@ class LedgerVerification:
         if check is None:
             return  # the check had timed out already
         woken = check.waiting
-        if finding is Finding.ABSENT and check.behind:
-            self._begin(ledger, check.behind)
+        if finding is Finding.ABSENT and check.later:
+            self._begin(ledger, check.later)
         else:
-            woken = woken | check.behind
+            woken = woken | check.later
         if finding is Finding.THERE:
             self._keys[ledger] = key
             if len(self._keys) > _KEYS_MAX:
                 self._keys.popitem(last=False)
         else:
             self._refused.update(dict.fromkeys(woken, (ledger, _REFUSALS[finding])))
-        if finding is Finding.AWAY:
-            self._away_until_s = self._now_s() + _AWAY_S
+        if finding is Finding.UNAVAILABLE:
+            self._unavailable_until_s = self._now_s() + _UNAVAILABLE_S
         _wake(woken)
         self._call_up()
 
@@ -158,11 +162,11 @@ class LedgerVerification:
     def tick(self) -> None:
         """Times out the checks that are due, and wakes their waiters."""
         while self._checks and self.wait_s() == 0.0:
-            self.found(next(iter(self._checks)), Finding.AWAY, b"")
+            self.found(next(iter(self._checks)), Finding.UNAVAILABLE, b"")
         self._call_up()
 
     def _begin(self, ledger: int, waiting: _Waiting) -> None:
-        self._checks[ledger] = _Check(self._now_s() + PATIENCE_S, waiting)
+        self._checks[ledger] = _Check(self._now_s() + CHECK_TIMEOUT_S, waiting)
         self._ask(ledger)
 
     def _call_up(self) -> None:
@@ -177,7 +181,7 @@ class LedgerVerification:
         yield self._line
         for check in self._checks.values():
             yield check.waiting
-            yield check.behind
+            yield check.later
 
 
 def _wake(waiting: _Waiting) -> None:

@@ -19,14 +19,14 @@ class TlsEnd:
     """The bookie's end. ``unsent``: encrypted bytes that are not sent yet; ``pending``: see
     frontend/loop/connection.py."""
 
-    __slots__ = ("_in", "_out", "_rest", "_room", "_sock", "_tls", "pending", "unsent")
+    __slots__ = ("_in", "_out", "_sock", "_tls", "_unsent_output", "pending", "unsent")
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         self._sock = sock
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
-        self._rest = memoryview(b"")
+        self._unsent_output = memoryview(b"")
         self.pending = True
         self.unsent = 0
 
@@ -100,13 +100,13 @@ class TlsEnd:
 
     def flush(self) -> None:
         while True:
-            if not self._rest:
-                self._rest = memoryview(self._out.read())
-                if not self._rest:
+            if not self._unsent_output:
+                self._unsent_output = memoryview(self._out.read())
+                if not self._unsent_output:
                     self.unsent = 0
                     return
             try:
-                self._rest = self._rest[self._sock.send(self._rest) :]
+                self._unsent_output = self._unsent_output[self._sock.send(self._unsent_output) :]
             except BlockingIOError:
-                self.unsent = len(self._rest) + self._out.pending
+                self.unsent = len(self._unsent_output) + self._out.pending
                 return

@@ -6,7 +6,7 @@ from bkbox.wire.v3_fast_path cimport FastRequestV3
 
 cdef Py_ssize_t _PREFIX
 cdef Py_ssize_t _SEGMENT_HEADER
-cdef Py_ssize_t _ROOM_BYTES
+cdef Py_ssize_t _READ_BUFFER_BYTES
 cdef Py_ssize_t _LARGE_BYTES
 cdef Py_ssize_t _UNSENT_HIGH
 cdef Py_ssize_t _UNSENT_LOW
@@ -37,8 +37,8 @@ cdef int _RECOVERY
 @cython.final
 cdef class SharedState:
     cdef readonly Routes routes
-    cdef public long long held
-    cdef public long long held_max
+    cdef public long long buffered
+    cdef public long long buffered_max
     cdef long long collected
     cdef readonly list due
     cdef readonly list resumed
@@ -47,8 +47,8 @@ cdef class SharedState:
     cdef public double slow_s
     cdef double slow_since_s
     cdef object cpu_s
-    cdef public bint has_plain
-    cdef FastRequestV3 plain3
+    cdef public bint has_fast
+    cdef FastRequestV3 fast_v3
     cdef bytearray read_buffer
     cdef object read_view
     cdef bytearray spare_buffer
@@ -61,7 +61,7 @@ cdef class SharedState:
     @cython.locals(spare_buffer=bytearray)
     cdef bytearray buffer(self, Py_ssize_t size)
 
-    cdef keep_spare(self, bytearray buffer)
+    cdef recycle(self, bytearray buffer)
 
 
 cdef class Connection:
@@ -72,7 +72,7 @@ cdef class Connection:
     cdef public bint is_v3
     cdef public int allows
     cdef readonly object tls
-    cdef readonly unsigned int taken
+    cdef readonly unsigned int received
     cdef readonly unsigned int sent
     cdef Py_ssize_t _sealed
     cdef object _poll
@@ -119,12 +119,12 @@ cdef class Connection:
     cdef _work(self, bytearray data, Py_ssize_t filled, bint is_partial)
 
     @cython.locals(at=Py_ssize_t)
-    cdef _take(self, bytearray data, Py_ssize_t filled, bint is_partial)
+    cdef _process(self, bytearray data, Py_ssize_t filled, bint is_partial)
 
-    @cython.locals(rest=Py_ssize_t)
+    @cython.locals(remaining=Py_ssize_t)
     cdef bint _move_up(self, bytearray data, Py_ssize_t at, Py_ssize_t filled) except -1
 
-    @cython.locals(common=SharedState, size=Py_ssize_t, capacity=Py_ssize_t, begun=Py_ssize_t, partial_frame=bytearray)
+    @cython.locals(common=SharedState, size=Py_ssize_t, capacity=Py_ssize_t, frame_bytes=Py_ssize_t, partial_frame=bytearray)
     cdef _keep(self, bytearray data, Py_ssize_t at, Py_ssize_t filled)
 
     cdef _drop_partial_frame(self)
@@ -141,14 +141,14 @@ cdef class Connection:
     )
     cdef Py_ssize_t _hand_on(self, bytearray data, Py_ssize_t filled) except -1
 
-    @cython.locals(size=Py_ssize_t, operation=int, flags=int, kind=int, plain3=FastRequestV3)
-    cdef int _plain(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept
+    @cython.locals(size=Py_ssize_t, operation=int, flags=int, kind=int, fast_v3=FastRequestV3)
+    cdef int _fast_path_kind(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept
 
     cdef void _charge(self, long long cost) noexcept
-    cdef _settle(self, long long count)
+    cdef _release(self, long long count)
 
     @cython.locals(size="long long")
-    cdef _answered(self, object frames, long long count)
+    cdef _on_responses(self, object frames, long long count)
 
     @cython.locals(common=SharedState, size=Py_ssize_t)
     cdef _send(self, object frames)

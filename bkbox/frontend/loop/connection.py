@@ -12,15 +12,15 @@ Bounds, per connection:
 - buffered input is a part of one frame of the largest size, or the rest of one read of the shared buffer;
 - requests in flight have a cost (their own bytes; for a read the size of recent responses). While their sum is over
   the limit the connection is not read;
-- a connection with unsent responses over its bound is not read. Requests that came before are answered without
+- a connection with unsent responses over its bound is not read. Requests that came before get responses without
   entries (too many requests) once too much is unsent;
 - a long poll costs as much as a read until it is known whether it has to wait; from then on it costs nothing, and
   delays nothing.
 
-And for all connections together: ``SharedState.held`` is the sum of buffered input and unsent responses. Above three
-quarters of its limit (the soft limit) connections that hold a part of it get no more: responses lose their entries at
-once if others are unsent already, connections with unsent responses are not read, and a connection that begins a
-large frame is closed. Above seven eighths (the hard limit) new reads of every connection are refused (too many
+And for all connections together: ``SharedState.buffered`` is the sum of buffered input and unsent responses. Above
+three quarters of its limit (the soft limit) connections that hold a part of it get no more: responses lose their
+entries at once if others are unsent already, connections with unsent responses are not read, and a connection that
+begins a large frame is closed. Above seven eighths (the hard limit) new reads of every connection are refused (too many
 requests); adds, whose responses are small, are not. Requests in flight cannot exceed the limit either: responses
 without space lose their entries, and a connection that sends a part of a frame for which there is no space is closed.
 """
@@ -41,8 +41,8 @@ from bkbox.wire.v3_fast_path import FastRequestV3
 
 _PREFIX = 4
 _SEGMENT_HEADER = 12
-_ROOM_BYTES = 256 * 1024
-_LARGE_BYTES = _ROOM_BYTES // 2
+_READ_BUFFER_BYTES = 256 * 1024
+_LARGE_BYTES = _READ_BUFFER_BYTES // 2
 """Size from which a frame gets a buffer of its own, so that the received part is not copied again and again."""
 
 _UNSENT_HIGH = 1 << 20
@@ -71,7 +71,7 @@ takes tens of microseconds, and a connection that sends many of them must not de
 requests arrive only SLOW_FRAMES_BESIDE_MAX are taken a turn, and a connection with more is throttled (event_loop.py).
 """
 SLOW_FRAMES_ALL_MAX = 128
-SLOW_FRAMES_BESIDE_MAX = 8
+SLOW_FRAMES_SHARED_MAX = 8
 _SLOW_FRAMES_MAX = SLOW_FRAMES_MAX
 _SLOW_FRAMES_ALL_MAX = SLOW_FRAMES_ALL_MAX
 
@@ -95,9 +95,9 @@ _ADD = 1
 _READ = 2
 _RECOVERY = 4
 
-PLAIN_ADDS = _ADD
-PLAIN_READS = _READ
-PLAIN_RECOVERIES = _RECOVERY
+FAST_ADDS = _ADD
+FAST_READS = _READ
+FAST_RECOVERIES = _RECOVERY
 """Flags of ``Connection.allows``."""
 
 
@@ -122,23 +122,23 @@ class Tls(Protocol):
 class SharedState:
     """The state that all connections of a front-end share.
 
-    ``held`` and ``held_max``: bytes; ``collected``: bytes of responses that go to sockets, or have to be buffered, at
-    the end of the turn; ``due``: connections that have something to send, or an epoll interest to change, at the end
-    of the turn; ``resumed``: connections that no longer wait for a slot or for responses; ``deferred``: connections
-    that go on in the next turn or after a throttle; ``slow_left``: see SLOW_FRAMES_MAX, ``slow_s``: CPU time of the
-    slow-path frames of this turn, by ``cpu_s``, including the input buffered behind them, ``slow_since_s``: start of
-    the first of those being handled, 0 for none; ``has_plain``: a fast-path request has come in this turn.
+    ``buffered`` and ``buffered_max``: bytes; ``collected``: bytes of responses that go to sockets, or have to be
+    buffered, at the end of the turn; ``due``: connections that have something to send, or an epoll interest to change,
+    at the end of the turn; ``resumed``: connections that no longer wait for a slot or for responses; ``deferred``:
+    connections that go on in the next turn or after a throttle; ``slow_left``: see SLOW_FRAMES_MAX, ``slow_s``: CPU
+    time of the slow-path frames of this turn, by ``cpu_s``, including the input buffered behind them, ``slow_since_s``:
+    start of the first of those being handled, 0 for none; ``has_fast``: a fast-path request has come in this turn.
     """
 
     __slots__ = (
+        "buffered",
+        "buffered_max",
         "collected",
         "cpu_s",
         "deferred",
         "due",
-        "has_plain",
-        "held",
-        "held_max",
-        "plain3",
+        "fast_v3",
+        "has_fast",
         "read_buffer",
         "read_view",
         "resumed",
@@ -149,11 +149,11 @@ class SharedState:
         "spare_buffer",
     )
 
-    def __init__(self, held_max: int, cpu_s: Callable[[], float]) -> None:
+    def __init__(self, buffered_max: int, cpu_s: Callable[[], float]) -> None:
         self.cpu_s = cpu_s
         self.routes = Routes()
-        self.held = 0
-        self.held_max = held_max
+        self.buffered = 0
+        self.buffered_max = buffered_max
         self.collected = 0
         self.due: list[Connection] = []
         self.resumed: list[Connection] = []
@@ -161,23 +161,23 @@ class SharedState:
         self.slow_left = _SLOW_FRAMES_ALL_MAX
         self.slow_s = 0.0
         self.slow_since_s = 0.0
-        self.has_plain = False
-        self.plain3 = FastRequestV3()
+        self.has_fast = False
+        self.fast_v3 = FastRequestV3()
         self.spare_buffer = bytearray()
-        self.read_buffer = bytearray(_ROOM_BYTES)
+        self.read_buffer = bytearray(_READ_BUFFER_BYTES)
         self.read_view = memoryview(self.read_buffer)
 
     def above_hard_limit(self) -> bool:
         """True above the hard limit: no connection may request more of what might have to be buffered."""
-        return self.held > self.held_max - self.held_max // 8
+        return self.buffered > self.buffered_max - self.buffered_max // 8
 
     def above_soft_limit(self) -> bool:
         """True above the soft limit: connections that hold buffered bytes get no more; the rest is for the others."""
-        return self.held > self.held_max - self.held_max // 4
+        return self.buffered > self.buffered_max - self.buffered_max // 4
 
     def has_space(self, size: int) -> bool:
         """True if ``size`` more bytes can be buffered, even if no socket takes anything in this turn."""
-        return self.held + self.collected + size <= self.held_max
+        return self.buffered + self.collected + size <= self.buffered_max
 
     def buffer(self, size: int) -> bytearray:
         """A buffer of this size or larger, with arbitrary content."""
@@ -187,24 +187,24 @@ class SharedState:
             return spare_buffer
         return bytearray(size)
 
-    def keep_spare(self, buffer: bytearray) -> None:
+    def recycle(self, buffer: bytearray) -> None:
         """Give back an unused buffer. The largest one is kept for the next large frame: to allocate so much memory,
         and to touch it for the first time, takes longer than to copy a frame. A buffer that may hold more than one
         frame is not kept, as the rest of it is still to be copied.
         """
-        if len(buffer) > max(len(self.spare_buffer), _ROOM_BYTES):
+        if len(buffer) > max(len(self.spare_buffer), _READ_BUFFER_BYTES):
             self.spare_buffer = buffer
 
     def turn_budget_spent(self) -> bool:
         """True if so many responses have come in this turn that it should end."""
-        return self.collected > self.held_max // 4
+        return self.collected > self.buffered_max // 4
 
 
 class Connection:
     """One connection. The caller of its methods closes it after EOFError, OSError or FrameError.
 
-    ``is_v3``: the client is taken for one of version 3. ``allows``: PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES (adds),
-    the requests that need no permission check. ``tls``: the TLS of the connection, None for none. ``taken`` and
+    ``is_v3``: the client is taken for one of version 3. ``allows``: FAST_ADDS, FAST_READS, FAST_RECOVERIES (adds),
+    the requests that need no permission check. ``tls``: the TLS of the connection, None for none. ``received`` and
     ``sent`` grow whenever whole frames were received, and whenever unsent responses were sent.
     """
 
@@ -234,9 +234,9 @@ class Connection:
         "is_v3",
         "number",
         "peer",
+        "received",
         "sent",
         "sock",
-        "taken",
         "tls",
     )
 
@@ -258,7 +258,7 @@ class Connection:
         self.is_v3 = True
         self.allows = _ADD | _READ | _RECOVERY
         self.tls: Tls | None = None
-        self.taken = 0
+        self.received = 0
         self.sent = 0
         self._sealed = 0
         self._poll = poll
@@ -290,14 +290,14 @@ class Connection:
         raise NotImplementedError
 
     def strip_payloads(self, frames: memoryview) -> bytes:
-        """The same answers without entries."""
+        """The same responses without entries."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Close at once; unsent responses are lost, as with BookKeeper's SO_LINGER 0."""
         if not self.closed:
             self.closed = True
-            self._common.held -= self._unsent_size + self._sealed
+            self._common.buffered -= self._unsent_size + self._sealed
             self._unsent_size = 0
             self._sealed = 0
             self._unsent.clear()
@@ -308,8 +308,8 @@ class Connection:
             self.sock.close()
 
     def begin_with(self, data: bytes, tls: Tls | None) -> None:
-        """Take the bytes that the handshake has read, at the end of the turn; ``tls`` has been negotiated. OSError if
-        there is no space for them.
+        """Process the bytes that the handshake has read, at the end of the turn; ``tls`` has been negotiated. OSError
+        if there is no space for them.
         """
         self.tls = tls
         if data:
@@ -324,8 +324,8 @@ class Connection:
             return SERVER
         return IDLE if self._partial_frame is None else PARTIAL_FRAME
 
-    def holds(self) -> int:
-        """This connection's share of ``SharedState.held``, in bytes."""
+    def buffered_bytes(self) -> int:
+        """This connection's share of ``SharedState.buffered``, in bytes."""
         return self._partial_capacity + self._unsent_size + self._sealed
 
     # ---- the event loop's side ----------------------------------------------------------------------
@@ -351,7 +351,7 @@ class Connection:
             self._drain()
 
     def _drain(self) -> None:
-        """Take the bytes that TLS has read already."""
+        """Receive the bytes that TLS has read already."""
         tls = self.tls
         assert tls is not None
         while tls.pending and not self._blocked and not self._resumes and not self.closed:
@@ -382,7 +382,7 @@ class Connection:
 
     def _note_sealed(self, sealed: int) -> int:
         """Count the response bytes buffered in TLS."""
-        self._common.held += sealed - self._sealed
+        self._common.buffered += sealed - self._sealed
         self._sealed = sealed
         return sealed
 
@@ -444,17 +444,17 @@ class Connection:
         """Handle the received frames, and count their CPU time if not all of them are fast-path."""
         common = self._common
         common.slow_since_s = 0.0
-        self._take(data, filled, is_partial)
+        self._process(data, filled, is_partial)
         if common.slow_since_s:
             common.slow_s += common.cpu_s() - common.slow_since_s
 
-    def _take(self, data: bytearray, filled: int, is_partial: bool) -> None:
+    def _process(self, data: bytearray, filled: int, is_partial: bool) -> None:
         """Hand on the whole frames, as far as nothing blocks, and buffer the rest."""
         at = self._hand_on(data, filled)
         if self.closed:
             return
         if at:
-            self.taken += 1
+            self.received += 1
         if self._blocked:
             self._be_due()
         if is_partial:
@@ -468,13 +468,13 @@ class Connection:
         """Leave the rest of the buffered input where it is, as long as it fills half of the buffer and its first
         frame fits: a connection that yields again and again must not allocate as much memory anew each time.
         """
-        rest = filled - at
-        if 2 * rest < self._partial_capacity or rest < _PREFIX:
+        remaining = filled - at
+        if 2 * remaining < self._partial_capacity or remaining < _PREFIX:
             return False
         if memory.u32(data, at) + _PREFIX > self._partial_capacity:
             return False
         memory.move(data, 0, at, filled)
-        self._partial_size = rest
+        self._partial_size = remaining
         return True
 
     def _keep(self, data: bytearray, at: int, filled: int) -> None:
@@ -483,26 +483,26 @@ class Connection:
         size = filled - at
         capacity = size
         if size >= _PREFIX:
-            begun = memory.u32(data, at) + _PREFIX
+            frame_bytes = memory.u32(data, at) + _PREFIX
             # While the connection is blocked, this length has not been checked yet.
-            if _LARGE_BYTES < begun <= self._frame_bytes_max and begun > size:
-                capacity = begun
-                if common.held + capacity > common.held_max - common.held_max // 4:
-                    raise ConnectionAbortedError(f"no room for a frame of {begun} bytes now")
-        if common.held + capacity > common.held_max:
-            raise ConnectionAbortedError(f"no room for {size} bytes now")
+            if _LARGE_BYTES < frame_bytes <= self._frame_bytes_max and frame_bytes > size:
+                capacity = frame_bytes
+                if common.buffered + capacity > common.buffered_max - common.buffered_max // 4:
+                    raise ConnectionAbortedError(f"no space for a frame of {frame_bytes} bytes now")
+        if common.buffered + capacity > common.buffered_max:
+            raise ConnectionAbortedError(f"no space for {size} bytes now")
         partial_frame = common.buffer(capacity)
         memory.copy(partial_frame, 0, data, at, filled)
         self._partial_frame = partial_frame
         self._partial_view = memoryview(partial_frame)
         self._partial_size = size
         self._partial_capacity = capacity
-        common.held += capacity
+        common.buffered += capacity
 
     def _drop_partial_frame(self) -> None:
         if self._partial_frame is not None:
-            self._common.held -= self._partial_capacity
-            self._common.keep_spare(self._partial_frame)
+            self._common.buffered -= self._partial_capacity
+            self._common.recycle(self._partial_frame)
             self._partial_frame = None
             self._partial_view = memoryview(b"")
             self._partial_size = self._partial_capacity = 0
@@ -523,7 +523,7 @@ class Connection:
             end = at + _PREFIX + length
             if end > filled:
                 break
-            kind = self._plain(octets_of, at + _PREFIX, end)
+            kind = self._fast_path_kind(octets_of, at + _PREFIX, end)
             lane = None
             if (
                 kind & self.allows
@@ -547,7 +547,7 @@ class Connection:
                     break
             elif lane.put(self.number, octets_of, at, end):
                 self._charge(self._read_cost if kind == _READ else length)
-                common.has_plain = True
+                common.has_fast = True
             else:
                 self._blocked |= _SLOTS
                 lane.waiting.append(self)
@@ -555,15 +555,15 @@ class Connection:
             at = end
         return at
 
-    def _plain(self, data: bytearray, start: int, end: int) -> int:
+    def _fast_path_kind(self, data: bytearray, start: int, end: int) -> int:
         """The kind of a body if it is a fast-path add or read, whose ledger is then set; 0 if it is anything else."""
         size = end - start
         if self.is_v3:
             if data[start] != _V3_FIRST:
                 return 0
-            plain3 = self._common.plain3
-            kind = plain3.parse(data, start, end)
-            self._ledger = plain3.ledger
+            fast_v3 = self._common.fast_v3
+            kind = fast_v3.parse(data, start, end)
+            self._ledger = fast_v3.ledger
             return kind
         if size < _V2_READ_BYTES:
             return 0
@@ -591,11 +591,11 @@ class Connection:
         if self._cost > self._inflight_bytes_max:
             self._blocked |= _INFLIGHT
 
-    def settle(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Count ``count`` requests as costing nothing any more."""
-        self._settle(count)
+        self._release(count)
 
-    def _settle(self, count: int) -> None:
+    def _release(self, count: int) -> None:
         if count >= self._pending:
             self._cost = 0
             self._pending = 0
@@ -607,15 +607,15 @@ class Connection:
 
     # ---- responses ----------------------------------------------------------------------------------
 
-    def answered(self, frames: memoryview, count: int) -> None:
+    def on_responses(self, frames: memoryview, count: int) -> None:
         """Collect responses to ``count`` requests; they have to stay unchanged until the end of the turn."""
-        self._answered(frames, count)
+        self._on_responses(frames, count)
 
-    def _answered(self, frames: memoryview, count: int) -> None:
+    def _on_responses(self, frames: memoryview, count: int) -> None:
         size = len(frames) // max(count, 1)
         self._read_cost = max(_READ_COST_LEAST, size, (self._read_cost * 3 + size) // 4)
         self._send(frames)
-        self._settle(count)
+        self._release(count)
 
     def send(self, frames: memoryview) -> None:
         """Collect responses to requests that cost nothing; they have to stay unchanged until the end of the turn."""
@@ -645,11 +645,11 @@ class Connection:
             if sent >= size:
                 sent -= size
                 continue
-            rest = memoryview(bytes(part[sent:]))
+            remaining = memoryview(bytes(part[sent:]))
             sent = 0
-            self._unsent.append(rest)
-            self._unsent_size += len(rest)
-            common.held += len(rest)
+            self._unsent.append(remaining)
+            self._unsent_size += len(remaining)
+            common.buffered += len(remaining)
         parts.clear()
 
     def _send_at_once(self, parts: list[memoryview]) -> int:
@@ -671,7 +671,7 @@ class Connection:
         while unsent:
             sent = self._send_at_once([unsent[0]])
             self._unsent_size -= sent
-            self._common.held -= sent
+            self._common.buffered -= sent
             if sent < len(unsent[0]):
                 unsent[0] = unsent[0][sent:]
                 break
@@ -690,7 +690,7 @@ def deliver(slot: memoryview, used: int, streams: dict[int, Connection]) -> None
         start = at + _SEGMENT_HEADER
         stream = streams.get(memory.u32(data, at))
         if stream is not None:
-            stream._answered(slot[start : start + size], memory.u32(data, at + 8))
+            stream._on_responses(slot[start : start + size], memory.u32(data, at + 8))
         at = start + size
     if at != used:
-        raise BugError("a slot of answers ends within a segment")
+        raise BugError("a response slot ends within a segment")

@@ -5,7 +5,7 @@ from bkbox.native.spin_poll cimport poll_events
 from bkbox.frontend.loop.connection cimport SharedState, Connection
 
 cdef int _SLOW_PATH_COOLDOWN_FACTOR
-cdef int _PLAIN_TURNS
+cdef int _FAST_TURNS
 
 
 @cython.final
@@ -18,7 +18,7 @@ cdef class EventLoop:
     cdef object _end
     cdef object _now_s
     cdef readonly int recent_fast_turns
-    cdef double _rests_until_s
+    cdef double _throttled_until_s
 
     @cython.locals(common=SharedState, stream=Connection)
     cpdef turn(self, object wait_s)

@@ -1,4 +1,4 @@
-"""The event loop of the front-end: takes the present input, and sends the results.
+"""The event loop of the front-end: reads the present input, and sends the results.
 
 A turn costs the same few system calls for one request as for thousands: one write for each connection that has
 responses, one message for each disk that has requests.
@@ -18,7 +18,7 @@ from typing import Protocol
 from bkbox.errors import FrameError
 from bkbox.frontend.loop.connection import (
     SLOW_FRAMES_ALL_MAX,
-    SLOW_FRAMES_BESIDE_MAX,
+    SLOW_FRAMES_SHARED_MAX,
     Connection,
     SharedState,
 )
@@ -27,7 +27,7 @@ from bkbox.native.spin_poll import poll_events
 
 _SLOW_PATH_COOLDOWN_FACTOR = 15
 """Duration of a throttle, as a multiple of the CPU time of the slow-path frames."""
-_PLAIN_TURNS = 64
+_FAST_TURNS = 64
 """Turns without a fast-path request after which slow-path frames are no longer throttled."""
 
 
@@ -43,27 +43,27 @@ class EventLoop:
     """
 
     __slots__ = (
-        *("_end", "_handlers", "_now_s", "_rests_until_s"),
+        *("_end", "_handlers", "_now_s", "_throttled_until_s"),
         *("common", "links", "recent_fast_turns", "poll", "streams"),
     )
 
     def __init__(
         self,
-        held_max: int,
+        buffered_max: int,
         end: Callable[[Connection, Exception], None],
         now_s: Callable[[], float] = time.monotonic,
         cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``held_max``, ``cpu_s``: see SharedState; ``end``: closes a connection after an error."""
+        """``buffered_max``, ``cpu_s``: see SharedState; ``end``: closes a connection after an error."""
         self.poll = select.epoll()
-        self.common = SharedState(held_max, cpu_s)
+        self.common = SharedState(buffered_max, cpu_s)
         self.streams: dict[int, Connection] = {}
         self._handlers: dict[int, Callable[[], None]] = {}
         self.links: list[RequestSender] = []
         self._end = end
         self._now_s = now_s
         self.recent_fast_turns = 0
-        self._rests_until_s = 0.0
+        self._throttled_until_s = 0.0
 
     def watch(self, source: Source, handler: Callable[[], None]) -> None:
         """Call the handler whenever the source is readable."""
@@ -100,7 +100,7 @@ class EventLoop:
         """Let the deferred connections go on at the end of this turn, unless they are throttled; returns the time to
         wait, in seconds.
         """
-        throttle_s = self._rests_until_s - self._now_s()
+        throttle_s = self._throttled_until_s - self._now_s()
         if throttle_s > 0 and self.recent_fast_turns:
             return throttle_s if wait_s is None else min(throttle_s, wait_s)
         common = self.common
@@ -137,12 +137,12 @@ class EventLoop:
 
     def _share_next_turn(self) -> None:
         common = self.common
-        if common.has_plain:
-            self.recent_fast_turns = _PLAIN_TURNS
-            common.has_plain = False
+        if common.has_fast:
+            self.recent_fast_turns = _FAST_TURNS
+            common.has_fast = False
         elif self.recent_fast_turns:
             self.recent_fast_turns -= 1
         if common.slow_s and self.recent_fast_turns:
-            self._rests_until_s = self._now_s() + common.slow_s * _SLOW_PATH_COOLDOWN_FACTOR
+            self._throttled_until_s = self._now_s() + common.slow_s * _SLOW_PATH_COOLDOWN_FACTOR
         common.slow_s = 0.0
-        common.slow_left = SLOW_FRAMES_BESIDE_MAX if self.recent_fast_turns else SLOW_FRAMES_ALL_MAX
+        common.slow_left = SLOW_FRAMES_SHARED_MAX if self.recent_fast_turns else SLOW_FRAMES_ALL_MAX

@@ -7,7 +7,7 @@ from bkbox.ipc.link_socket cimport LinkSocket, lowest_bit
 from bkbox.native cimport memory
 
 cdef int _BATCH
-cdef int _ANSWER
+cdef int _RESPONSES
 cdef int _RELEASE
 cdef int _NO_SLOT
 cdef Py_ssize_t _BYTES
@@ -22,7 +22,7 @@ cdef class RequestSender:
     cdef readonly LinkSocket _socket
     cdef dict _streams
     cdef list _requests
-    cdef list _answers
+    cdef list _responses
     cdef unsigned int _free
     cdef unsigned int _sent
     cdef long long[::1] _used
@@ -32,7 +32,7 @@ cdef class RequestSender:
     cdef unsigned int _released
 
     @cython.locals(slot=Py_ssize_t)
-    cpdef list unanswered(self)
+    cpdef list pending_requests(self)
 
     cpdef _next_slot(self)
 

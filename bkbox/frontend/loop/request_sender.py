@@ -10,18 +10,18 @@ from bkbox.frontend.loop.connection import Connection, deliver
 from bkbox.frontend.loop.routing import DiskQueue
 from bkbox.ipc.frame_spans import Segment, segments
 from bkbox.ipc.link_socket import (
-    ANSWER,
     BATCH,
     MESSAGE_BYTES,
     NO_SLOT,
     RELEASE,
+    RESPONSES,
     LinkSocket,
     lowest_bit,
 )
 from bkbox.native import memory
 
 _BATCH = BATCH
-_ANSWER = ANSWER
+_RESPONSES = RESPONSES
 _RELEASE = RELEASE
 _NO_SLOT = NO_SLOT
 _BYTES = MESSAGE_BYTES
@@ -37,12 +37,12 @@ class RequestSender:
     """
 
     __slots__ = (
-        "_answers",
         "_free",
         "_opened_us",
         "_read",
         "_released",
         "_requests",
+        "_responses",
         "_sent",
         "_slot",
         "_socket",
@@ -58,10 +58,10 @@ class RequestSender:
         self,
         sock: socket.socket,
         requests: list[memoryview],
-        answers: list[memoryview],
+        responses: list[memoryview],
         streams: dict[int, Connection],
     ) -> None:
-        """``requests``, ``answers``: the slots; ``streams``: the connections by number, kept up to date."""
+        """``requests``, ``responses``: the slots; ``streams``: the connections by number, kept up to date."""
         self.lane = DiskQueue(self._next_slot)
         self.closed = False
         self.writable = True
@@ -69,7 +69,7 @@ class RequestSender:
         self._socket = LinkSocket(sock)
         self._streams = streams
         self._requests = requests
-        self._answers = answers
+        self._responses = responses
         self._free = (1 << len(requests)) - 1
         self._sent = 0
         self._used = memoryview(array("q", bytes(8 * len(requests))))
@@ -87,7 +87,7 @@ class RequestSender:
         raise NotImplementedError
 
     def done(self, mask: int, group: int) -> None:
-        """A group is answered completely, and these slots of requests are free."""
+        """A group has all its responses, and these slots of requests are free."""
         raise NotImplementedError
 
     def lose(self) -> None:
@@ -99,7 +99,7 @@ class RequestSender:
         """The slot of requests that is being filled, -1 if there is none."""
         return self._slot
 
-    def unanswered(self) -> list[Segment]:
+    def pending_requests(self) -> list[Segment]:
         """Requests in slots that are not done, the open one included."""
         found: list[Segment] = []
         for slot, view in enumerate(self._requests):
@@ -155,7 +155,7 @@ class RequestSender:
         self._read = 0
         if self._slot >= 0:
             self._send_batch()
-        elif self._released and 2 * _count(self._released) >= len(self._answers):
+        elif self._released and 2 * _count(self._released) >= len(self._responses):
             released = self._released
             self._released = 0
             self._send(_RELEASE, _NO_SLOT, 0, released)
@@ -180,12 +180,12 @@ class RequestSender:
             group = memory.u32(inbox, at + 12)
             at += _BYTES
             if slot != _NO_SLOT:
-                if kind != _ANSWER:
+                if kind != _RESPONSES:
                     self.other(kind, flag, slot, used)
                 else:
                     if mask == 0:
                         self.remember(group, slot, used)
-                    deliver(self._answers[slot], used, self._streams)
+                    deliver(self._responses[slot], used, self._streams)
                 self._read |= 1 << slot
             if mask:
                 self._done(mask, group, flag)

@@ -53,7 +53,7 @@ cdef class DiskQueue:
 
     cdef void _begin(self, unsigned int connection) noexcept
 
-    cdef bint _take_slot(self, Py_ssize_t needed) except? False
+    cdef bint _next_slot(self, Py_ssize_t needed) except? False
 
     @cython.locals(used=Py_ssize_t)
     cpdef Py_ssize_t finish(self) noexcept

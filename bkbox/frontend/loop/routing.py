@@ -106,7 +106,7 @@ class DiskQueue:
         """Copy the frame data[start:end]; False if no slot has space."""
         size = end - start
         needed = size + _HEADER_BYTES
-        if needed > self.limit - self.used and not self._take_slot(needed):
+        if needed > self.limit - self.used and not self._next_slot(needed):
             return False
         if self._segment < 0 or connection != self._connection:
             self._begin(connection)
@@ -121,7 +121,7 @@ class DiskQueue:
 
     def put_closed(self, connection: int) -> bool:
         """Record that a connection is closed, by a segment without frames; False if no slot has space."""
-        if self.limit - self.used < _HEADER_BYTES and not self._take_slot(_HEADER_BYTES):
+        if self.limit - self.used < _HEADER_BYTES and not self._next_slot(_HEADER_BYTES):
             return False
         self._begin(connection)
         self._segment = -1
@@ -136,7 +136,7 @@ class DiskQueue:
         memory.put_u32(self._slot, self._segment + _BYTES_AT, 0)
         memory.put_u32(self._slot, self._segment + _FRAMES_AT, 0)
 
-    def _take_slot(self, needed: int) -> bool:
+    def _next_slot(self, needed: int) -> bool:
         view = self._more()
         self.finish()
         if view is None:

@@ -1,7 +1,7 @@
 """Lightened responses for a client that does not read them: their payload is dropped and the client may retry.
 
-A response of only a code and ids stays as it is: it says what was done. A response that found something is replaced by
-ETOOMANYREQUESTS, and the client may ask again.
+A response of only a code and ids stays as it is: it reports what was done. A response that found something is replaced
+by ETOOMANYREQUESTS, and the client may ask again.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def _light_v3(body: memoryview) -> bytes:
     except EncodingError:
         # The refusal of an unknown version repeats that version in its first byte, which may be any.
         return frame(body)
-    late = Code.ETOOMANYREQUESTS
+    too_many = Code.ETOOMANYREQUESTS
     if not isinstance(response, v3.StartTlsResponse) and response.code is Code.EOK:
         match response:
             case v3.ReadResponse(txn_id=txn, ledger_id=ledger, entry_id=entry):
-                response = v3.ReadResponse(txn, late, ledger, entry)
+                response = v3.ReadResponse(txn, too_many, ledger, entry)
             case v3.ReadLacResponse(txn_id=txn, ledger_id=ledger):
-                response = v3.ReadLacResponse(txn, late, ledger)
+                response = v3.ReadLacResponse(txn, too_many, ledger)
             case v3.ListEntriesResponse(txn_id=txn, ledger_id=ledger):
-                response = v3.ListEntriesResponse(txn, late, ledger)
+                response = v3.ListEntriesResponse(txn, too_many, ledger)
     elif isinstance(response, v3.ReadLacResponse | v3.ListEntriesResponse):
         # For a ledger in limbo they carry what the disk has, beside an error code.
         response = type(response)(response.txn_id, response.code, response.ledger_id)

@@ -30,10 +30,10 @@ class ProtocolErrorThrottle(Generic[_T]):
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._errors: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        self._held: deque[tuple[float, _T]] = deque()
+        self._delayed: deque[tuple[float, _T]] = deque()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._delayed)
 
     def record_error(self, host: str) -> None:
         """Counts an error: a connection from this address was closed for what it sent."""
@@ -52,23 +52,23 @@ class ProtocolErrorThrottle(Generic[_T]):
         since_s, count = self._errors.get(peer_of(host), (0.0, 0))
         return count > FREE_ERRORS and self._now_s() - since_s <= WINDOW_S
 
-    def hold(self, connection: _T) -> None:
+    def delay(self, connection: _T) -> None:
         """Delays a connection by PAUSE_S."""
-        self._held.append((self._now_s() + PAUSE_S, connection))
+        self._delayed.append((self._now_s() + PAUSE_S, connection))
 
-    def over(self) -> list[_T]:
+    def pop_expired(self) -> list[_T]:
         """Removes and returns the connections whose delay is over."""
         found = []
-        while self._held and self._held[0][0] <= self._now_s():
-            found.append(self._held.popleft()[1])
+        while self._delayed and self._delayed[0][0] <= self._now_s():
+            found.append(self._delayed.popleft()[1])
         return found
 
     def wait_s(self) -> float | None:
         """Seconds until the next delay is over; None: no connection is delayed."""
-        return max(0.0, self._held[0][0] - self._now_s()) if self._held else None
+        return max(0.0, self._delayed[0][0] - self._now_s()) if self._delayed else None
 
     def clear(self) -> list[_T]:
         """Removes and returns all delayed connections."""
-        found = [connection for _, connection in self._held]
-        self._held.clear()
+        found = [connection for _, connection in self._delayed]
+        self._delayed.clear()
         return found

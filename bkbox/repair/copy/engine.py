@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from bkbox.base.ids import BookieId
 from bkbox.jobs.context import JobContext
-from bkbox.protocol.events import Answer
+from bkbox.protocol.events import RequestStatus
 from bkbox.protocol.rereplication import Transfer
 from bkbox.repair.copy.byte_semaphore import ByteWindow
 from bkbox.repair.copy.entry_batches import (
@@ -41,7 +41,7 @@ class Failures(Protocol):
     def unread(self, entry: int, failure: ReadFailure) -> None:
         """No bookie returned the entry."""
 
-    def refused(self, target: BookieId, refusals: Mapping[int, Answer]) -> None:
+    def refused(self, target: BookieId, refusals: Mapping[int, RequestStatus]) -> None:
         """A target did not store these entries."""
 
 

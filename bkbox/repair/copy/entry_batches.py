@@ -20,7 +20,7 @@ from bkbox.client.connection.pool import ADD_FRAME_OVERHEAD_BYTES, Add, BookiePo
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.errors import DigestError, MetadataError
 from bkbox.jobs.context import JobContext
-from bkbox.protocol.events import Answer
+from bkbox.protocol.events import RequestStatus
 from bkbox.repair.copy import entry_relay
 from bkbox.wire import v2
 from bkbox.wire.codes import Code
@@ -165,7 +165,7 @@ async def round_robin(
         done += given
 
 
-async def store(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int, Answer]:
+async def store(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int, RequestStatus]:
     """Write a run to a bookie; returns its responses for the entries that it did not store. An overloaded bookie is
     given some time.
     """
@@ -178,12 +178,12 @@ async def store(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int
     return refused
 
 
-async def _send(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int, Answer]:
+async def _send(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int, RequestStatus]:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     left = len(run.entries)
-    refused: dict[int, Answer] = {}
+    refused: dict[int, RequestStatus] = {}
 
-    def completed(first: int, last: int, status: Answer, _connection: int) -> None:
+    def completed(first: int, last: int, status: RequestStatus, _connection: int) -> None:
         nonlocal left
         left -= last - first + 1
         if status is not Code.EOK:

@@ -19,7 +19,7 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.connection.response_matcher import Reply
 from bkbox.errors import NoSuchEntryError, UnknownEntryError
-from bkbox.protocol.events import Answer, NoAnswer, describe
+from bkbox.protocol.events import NoResponse, RequestStatus, describe
 from bkbox.repair.copy.entry_batches import AddBatchBuilder, EntryBatch
 from bkbox.wire.codes import Evidence
 from bkbox.wire.metadata.ledger import LedgerMetadata
@@ -30,7 +30,7 @@ class ReadFailure(NamedTuple):
     whether it has the entry; otherwise no bookie that is there has it.
     """
 
-    statuses: Sequence[tuple[BookieId, Answer]]
+    statuses: Sequence[tuple[BookieId, RequestStatus]]
     is_unknown: bool
 
     def describe(self) -> str:
@@ -140,7 +140,7 @@ class EntrySource:
     async def _read_batch(self, bookie: BookieId, entries: range, size: int) -> EntryBatch | None:
         """The entries that come with the first one, None if that does not come."""
         reply = await self.pool.read_batch(bookie, self._ledger, entries.start, len(entries), size)
-        if reply.status in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
+        if reply.status in (NoResponse.TIMEOUT, NoResponse.CONNECTION_LOST):
             self._without_batches.add(bookie)  # treated as one that does not know batch reads
         body = reply.response
         return self._packer.of_batch(body, entries) if isinstance(body, bytes) else None
@@ -149,7 +149,7 @@ class EntrySource:
         self, candidates: Sequence[BookieId], entry: int, first: Reply | None
     ) -> memoryview | ReadFailure:
         """Read an entry; ``first``: the response of the first candidate, if it was asked already."""
-        statuses: list[tuple[BookieId, Answer]] = []
+        statuses: list[tuple[BookieId, RequestStatus]] = []
         is_unknown = False
         for bookie in candidates:
             if first is None:
@@ -160,17 +160,17 @@ class EntrySource:
             if isinstance(found, memoryview):
                 return found
             statuses.append((bookie, found))
-            has_none = found is NoAnswer.BAD_DIGEST or found.evidence is Evidence.NEGATIVE
+            has_none = found is NoResponse.BAD_DIGEST or found.evidence is Evidence.NEGATIVE
             is_unknown = is_unknown or (bookie in self._registered and not has_none)
         return ReadFailure(statuses, is_unknown)
 
-    def _checked(self, bookie: BookieId, entry: int, reply: Reply) -> memoryview | Answer:
+    def _checked(self, bookie: BookieId, entry: int, reply: Reply) -> memoryview | RequestStatus:
         """The entry if it is right, else what the bookie answered."""
-        if isinstance(reply.status, NoAnswer):
+        if isinstance(reply.status, NoResponse):
             self._unresponsive.add(bookie)
         else:
             self._unresponsive.discard(bookie)
         if reply.entry is None:
             return reply.status
         # A bookie in limbo sends what it has with the code of its limbo.
-        return reply.entry if self._packer.is_right(reply.entry, entry) else NoAnswer.BAD_DIGEST
+        return reply.entry if self._packer.is_right(reply.entry, entry) else NoResponse.BAD_DIGEST

@@ -8,7 +8,7 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.text import counted
 from bkbox.errors import AddFailedError
 from bkbox.jobs.context import JobContext
-from bkbox.protocol.events import Answer, describe
+from bkbox.protocol.events import RequestStatus, describe
 from bkbox.protocol.rereplication import FragmentRepair, sources, transfers
 from bkbox.repair.copy.byte_semaphore import ByteWindow
 from bkbox.repair.copy.engine import CopyEngine
@@ -26,7 +26,7 @@ class _FirstFailure:
     def unread(self, entry: int, failure: ReadFailure) -> None:
         raise failure.error(self._ledger, entry)
 
-    def refused(self, target: BookieId, statuses: Mapping[int, Answer]) -> None:
+    def refused(self, target: BookieId, statuses: Mapping[int, RequestStatus]) -> None:
         first, status = min(statuses.items())
         more = f" and {counted(len(statuses) - 1, 'more entry')}" if len(statuses) > 1 else ""
         raise AddFailedError(

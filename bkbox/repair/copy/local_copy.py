@@ -9,7 +9,7 @@ from bkbox.base.ids import BookieId
 from bkbox.base.text import counted
 from bkbox.client.connection.pool import BookiePool
 from bkbox.jobs.context import JobContext
-from bkbox.protocol.events import Answer, describe
+from bkbox.protocol.events import RequestStatus, describe
 from bkbox.protocol.repair import peers
 from bkbox.protocol.rereplication import Transfer
 from bkbox.repair.copy.byte_semaphore import ByteWindow
@@ -39,7 +39,7 @@ class CopyResult:
         if not failure.is_unknown:
             self.nowhere.add(entry)
 
-    def refused(self, target: BookieId, statuses: Mapping[int, Answer]) -> None:
+    def refused(self, target: BookieId, statuses: Mapping[int, RequestStatus]) -> None:
         for entry, status in statuses.items():
             why = describe([(target, status)])
             self.failed[entry] = f"it could not be stored here: {why}"

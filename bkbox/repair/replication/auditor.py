@@ -33,7 +33,7 @@ from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore, RegisteredBookie
 from bkbox.metadata.maintenance import end_expired, in_maintenance
 from bkbox.metadata.underreplication import FULL_CHECK_REQUESTED, Candidacy, RecoveryDelay
-from bkbox.protocol.audit import Answer, audit
+from bkbox.protocol.audit import NoReport, audit
 from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
@@ -207,7 +207,7 @@ class Auditor:
             lacking = audit(metadata, reports).lacking
             self._work.count("copies_short", sum(map(len, chain(*lacking.values()))))
             self._work.count(
-                "lists_missing", sum(isinstance(reports[each], Answer) for each in members)
+                "lists_missing", sum(isinstance(reports[each], NoReport) for each in members)
             )
             # Bookies that are gone are left to the other check, which knows the delay.
             if lacking and not dry_run:

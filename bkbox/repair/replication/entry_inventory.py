@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.connection.pool import BookiePool
-from bkbox.protocol.audit import Answer, BookieAnswer, clipped, final_fragments
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.audit import BookieReport, NoReport, clipped, final_fragments
+from bkbox.protocol.events import NoResponse
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code, Evidence
@@ -24,7 +24,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 _CONCURRENCY = 8
 
-_MAY_READ = frozenset({Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT})
+_MAY_READ = frozenset({Code.EBADREQ, Code.EIO, NoResponse.TIMEOUT})
 """Responses of a bookie whose storage cannot list entries, or whose list does not fit into a frame. A bookie in
 trouble gives them too; reads tell which it is.
 """
@@ -42,14 +42,14 @@ class EntryInventory:
 
     async def ask(
         self, metadata: LedgerMetadata, registered: Collection[BookieId]
-    ) -> dict[BookieId, BookieAnswer]:
+    ) -> dict[BookieId, BookieReport]:
         """Each ensemble member's report of its entries; a member that is not ``registered`` is gone. Raises nothing."""
         members = sorted(metadata.bookies())
         slots = asyncio.Semaphore(_CONCURRENCY)
 
-        async def one(bookie: BookieId) -> BookieAnswer:
+        async def one(bookie: BookieId) -> BookieReport:
             if bookie not in registered:
-                return Answer.GONE
+                return NoReport.UNREGISTERED
             async with slots:
                 return await self._of(bookie, metadata)
 
@@ -61,7 +61,7 @@ class EntryInventory:
         lists show them at once.
         """
 
-    async def _of(self, bookie: BookieId, metadata: LedgerMetadata) -> BookieAnswer:
+    async def _of(self, bookie: BookieId, metadata: LedgerMetadata) -> BookieReport:
         expected = list(expected_entries(metadata, bookie))
         if not expected:
             return ()
@@ -74,15 +74,15 @@ class EntryInventory:
         if listing.evidence is Evidence.NEGATIVE:
             return ()
         if listing not in _MAY_READ:
-            return Answer.SILENT
+            return NoReport.SILENT
         report = await self._by_reads(bookie, metadata, expected)
-        if listing is not Code.EIO and report is not Answer.SILENT:
+        if listing is not Code.EIO and report is not NoReport.SILENT:
             self._lists_nothing_until[bookie] = now_s + _NO_LIST_S
         return report
 
     async def _by_reads(
         self, bookie: BookieId, metadata: LedgerMetadata, expected: list[range]
-    ) -> BookieAnswer:
+    ) -> BookieReport:
         has: list[tuple[int, int]] = []
         for _, entries in final_fragments(metadata):
             parts = clipped(expected, entries)
@@ -93,7 +93,7 @@ class EntryInventory:
                 *(self._read(bookie, metadata, entry) for entry in {first: 0, last: 0})
             )
             if Evidence.UNKNOWN in evidence:
-                return Answer.SILENT
+                return NoReport.SILENT
             if Evidence.NEGATIVE not in evidence:
                 has += [(part.start, part.stop - 1) for part in parts]
         return has

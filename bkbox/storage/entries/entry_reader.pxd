@@ -5,7 +5,7 @@ from bkbox.storage.index.memtable cimport EntryLocation
 
 cdef int _BROKEN
 cdef int _FETCHED
-cdef int _LATE
+cdef int _COLD
 cdef Py_ssize_t _RECORD_HEADER_BYTES
 cdef unsigned char _RECORD_MARK
 cdef unsigned char _RECORD_ENTRY
@@ -42,15 +42,15 @@ cdef class Fetch:
     cpdef void add(self, long long ledger, long long entry, EntryLocation place, Py_ssize_t at) noexcept
 
     @cython.locals(done=int)
-    cpdef int fetch(self, unsigned char[::1] slot, list late=*) except -1
+    cpdef int fetch(self, unsigned char[::1] slot, list cold=*) except -1
 
-    cpdef bint is_late(self, Py_ssize_t number) noexcept
+    cpdef bint is_cold(self, Py_ssize_t number) noexcept
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t)
-    cdef int _load(self, unsigned char[::1] room, list late) except -1
+    cdef int _load(self, unsigned char[::1] room, list cold) except -1
 
     @cython.locals(index=Py_ssize_t, number=Py_ssize_t)
-    cdef int _leave_run(self, Py_ssize_t start, Py_ssize_t end, list late) except -1
+    cdef int _leave_run(self, Py_ssize_t start, Py_ssize_t end, list cold) except -1
 
     @cython.locals(
         index=Py_ssize_t,

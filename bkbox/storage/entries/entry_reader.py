@@ -21,13 +21,13 @@ from bkbox.storage.index.memtable import EntryLocation
 TOGETHER_MAX = 1_024
 """Entries that are fetched together."""
 
-BROKEN, FETCHED, LATE = range(3)
+BROKEN, FETCHED, COLD = range(3)
 """Outcomes of a fetch."""
 
 Range = tuple[int, int, int]
 """Bytes of a segment: its id, offset, length."""
 
-_BROKEN, _FETCHED, _LATE = BROKEN, FETCHED, LATE
+_BROKEN, _FETCHED, _COLD = BROKEN, FETCHED, COLD
 _RECORD_HEADER_BYTES = 16
 _RECORD_MARK = 0xB5
 _RECORD_ENTRY = 1
@@ -137,27 +137,27 @@ class Fetch:
         self._order[index] = index
         self.count = index + 1
 
-    def fetch(self, slot: memoryview, late: list[Range] | None = None) -> int:
-        """Fetch the added entries: FETCHED; BROKEN if a record cannot be read or is not the expected one; LATE,
-        unless ``late`` is None, if something is not in the page cache: ``late`` then has the ranges, and ``is_late``
+    def fetch(self, slot: memoryview, cold: list[Range] | None = None) -> int:
+        """Fetch the added entries: FETCHED; BROKEN if a record cannot be read or is not the expected one; COLD,
+        unless ``cold`` is None, if something is not in the page cache: ``cold`` then has the ranges, and ``is_cold``
         identifies the entries.
 
         Whatever the outcome, nothing is left to be fetched.
         """
         self._sort()
-        done = self._load(slot, late)
+        done = self._load(slot, cold)
         if done == _FETCHED:
             self.fetched += self.count
         self.count = 0
         return done
 
-    def is_late(self, number: int) -> bool:
-        """True if the entry with this number has to be fetched later; right after a fetch returned LATE."""
+    def is_cold(self, number: int) -> bool:
+        """True if the entry with this number has to be fetched later; right after a fetch returned COLD."""
         return self._at[number] < 0
 
     # ---- reading ------------------------------------------------------------------------------------
 
-    def _load(self, room: memoryview, late: list[Range] | None) -> int:
+    def _load(self, room: memoryview, cold: list[Range] | None) -> int:
         missed = []
         start = 0
         try:
@@ -172,19 +172,19 @@ class Fetch:
                 start = end
             for start in missed:
                 end = self._run_end(start)
-                if late is not None:
-                    self._leave_run(start, end, late)
+                if cold is not None:
+                    self._leave_run(start, end, cold)
                     continue
                 if not self._read_run(start, True) or not self._check_run(room, start, end):
                     return _BROKEN
                 self._tell(start, end, True)
         except DiskError:
             return _BROKEN
-        return _LATE if missed and late is not None else _FETCHED
+        return _COLD if missed and cold is not None else _FETCHED
 
-    def _leave_run(self, start: int, end: int, late: list[Range]) -> None:
+    def _leave_run(self, start: int, end: int, cold: list[Range]) -> None:
         index = self._order[start]
-        late.append((self._segment[index], self._offset[index], self._run_bytes))
+        cold.append((self._segment[index], self._offset[index], self._run_bytes))
         for number in range(start, end):
             self._at[self._order[number]] = -1
 

@@ -9,7 +9,7 @@ import signal
 from bkbox.base.values import frozen_struct
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.channel import Handler
-from bkbox.ipc.messages import ChildBegun, Message
+from bkbox.ipc.messages import ChildStarted, Message
 from bkbox.supervisor.children.child_pool import ChildHandle
 
 
@@ -34,7 +34,7 @@ class Child:
         def receive(message: Message, fds: list[int]) -> None:
             for fd in fds:
                 os.close(fd)
-            if isinstance(message, ChildBegun):
+            if isinstance(message, ChildStarted):
                 self.kernel = message.kernel
             elif on_message is not None:
                 on_message(message, [])

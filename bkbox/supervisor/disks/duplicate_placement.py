@@ -102,7 +102,7 @@ async def _last_entry(disk: Disk, ledger: int) -> int:
 async def _forget(stale: Disk, ledger: int, assigned: Disk) -> None:
     """Forget the stale copy as a migration does: noted as leaving first, so that an interrupted start resumes it."""
     await _ask(stale, messages.SealExport(ledger=ledger, target=assigned.uuid))
-    await _ask(stale, messages.EndExport(ledger=ledger, gone=True))
+    await _ask(stale, messages.EndExport(ledger=ledger, migrated=True))
 
 
 async def _ask(disk: Disk, call: messages.Message) -> messages.Message:

@@ -54,7 +54,7 @@ class LedgerChecks:
         except (MetadataUnavailableError, TimeoutError) as error:
             reason = error_text(error) or f"{_WAIT_S:g} s have passed"
             self._warn("away", ledger, "does not answer", reason)
-            return Finding.AWAY, b""
+            return Finding.UNAVAILABLE, b""
         except BkboxError as error:
             self._warn("unknown", ledger, "has something that cannot be read", error_text(error))
             return Finding.UNKNOWN, b""

@@ -117,7 +117,7 @@ class LedgerMigrator:
         self, ledger: int, source: Disk, target: Disk, since: list[int]
     ) -> messages.LedgerInfo:
         """Steps 1 to 3."""
-        await self._tell_frontend(messages.HoldLedger(ledger=ledger))
+        await self._tell_frontend(messages.PauseLedger(ledger=ledger))
         left = await _call(source, messages.SealExport(ledger=ledger, target=target.uuid))
         assert isinstance(left, messages.LedgerInfo)
         if left.known:
@@ -127,7 +127,7 @@ class LedgerMigrator:
     async def _stay(self, ledger: int, source: Disk, why: str) -> messages.Moved:
         """End a migration that did not reach the commit: the ledger stays. Its copy on the target may still arrive."""
         with suppress(BkboxError, TimeoutError):  # a worker that is gone is asked when it is back
-            await _call(source, messages.EndExport(ledger=ledger, gone=False))
+            await _call(source, messages.EndExport(ledger=ledger, migrated=False))
         await self.place(ledger, source)
         return messages.Moved(moved=False, why=why)
 
@@ -209,16 +209,16 @@ class LedgerMigrator:
         and the disk that does not have the ledger forgets it."""
         arrived = await _call(target, messages.CommitImport(ledger=ledger, commit=False))
         assert isinstance(arrived, messages.Arrived)
-        assigned = target if arrived.at_home else source
-        if not arrived.at_home and target.may_have_lost:
+        assigned = target if arrived.assigned else source
+        if not arrived.assigned and target.may_have_lost:
             self.unresolved.add(ledger)
             return False
         await self.place(ledger, assigned)
         with suppress(
             BkboxError, TimeoutError
         ):  # it is asked for its leaving ledgers when it is back
-            await _call(source, messages.EndExport(ledger=ledger, gone=arrived.at_home))
-        return arrived.at_home
+            await _call(source, messages.EndExport(ledger=ledger, migrated=arrived.assigned))
+        return arrived.assigned
 
     async def clear_unresolved(self, disks: Sequence[Disk]) -> None:
         """Clear ``unresolved`` marks: those ledgers are in limbo, durably, and stay where they are. ``lock`` is
@@ -229,7 +229,7 @@ class LedgerMigrator:
             found = await _call(disk, messages.ListMigrations())
             assert isinstance(found, messages.MigrationList)
             for ledger in self.unresolved & set(map(int, found.leaving)):
-                await _call(disk, messages.EndExport(ledger=ledger, gone=False))
+                await _call(disk, messages.EndExport(ledger=ledger, migrated=False))
                 await self.place(ledger, disk)
         self.unresolved.clear()
 

@@ -240,7 +240,7 @@ def no_write_back() -> tuple[Change, ...]:
 
         return judge_one
 
-    return method(LedgerRecovery, "_judge_one", changed)
+    return method(LedgerRecovery, "_process_read", changed)
 
 
 def forgets_nothing() -> tuple[Change, ...]:
@@ -303,13 +303,13 @@ def any_connection() -> tuple[Change, ...]:
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         def answered(self: Any, event: Any, adds: Any) -> Any:
             if self._round is not None:
-                self._round.adds_answered_on = [set() for _ in adds.ensemble]
+                self._round.stored_connections = [set() for _ in adds.ensemble]
             return real(self, event, adds)
 
         return answered
 
     return (
-        *method(Forcing, "answered", changed),
+        *method(Forcing, "on_completed", changed),
         (RequestRouter, "_lost_deferred", lambda self, force, link: False),
     )
 

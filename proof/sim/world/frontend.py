@@ -104,7 +104,7 @@ class Frontend:
     # ---- the supervisor -------------------------------------------------------------------------
 
     def receive(self, message: Message) -> Message | None:
-        return self._handlers.answer(message)
+        return self._handlers.handle(message)
 
     def _on_disk_unavailable(self, call: messages.DiskUnavailable) -> None:
         self._places.on_list_lost(self._places.disks.index(call.disk))
@@ -160,7 +160,7 @@ class Frontend:
             if known is not None:
                 lane = known
             else:
-                target = connection.intake.take(body)
+                target = connection.intake.dispatch(body)
                 assert target is not None, "no ledger moves here"
                 if isinstance(target, bytes):
                     if target:

@@ -20,7 +20,7 @@ from bkbox.client.connection.bookie_connection import _DECODE, BookieLink, Reque
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.connection.response_matcher import Key, Reply, Request
 from bkbox.client.options import ClientOptions, new_backoff
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from proof.sim.world.connection import Connection, Listener
 from proof.sim.world.frames import code_of
 from proof.sim.world.loop import Call, Process
@@ -119,7 +119,7 @@ class SimLink:
 
     def send(self, item: Request | AddSend, timeout_s: float) -> None:
         if self._connection is None and not self._connecting and self.suspect:
-            self._process.call_soon(item.fail, NoAnswer.NOT_REACHED)
+            self._process.call_soon(item.fail, NoResponse.NOT_REACHED)
             return
         if isinstance(item, AddSend):
             item.owed = cast(OutstandingAdds, _Left())
@@ -149,7 +149,7 @@ class SimLink:
         self._not_before = self._process.scheduler.now + self._backoff.next_s()
         backlog, self._backlog = self._backlog, []
         for item in backlog:
-            self._end(item, NoAnswer.NOT_REACHED)
+            self._end(item, NoResponse.NOT_REACHED)
 
     def _connected(self, frontend: Listener) -> None:
         if frontend.process.dead:
@@ -178,7 +178,7 @@ class SimLink:
         self._connection = None
         waiting, self._waiting = self._waiting, {}
         for item in dict.fromkeys(item for item, _ in waiting.values()):
-            self._end(item, NoAnswer.CONNECTION_LOST)
+            self._end(item, NoResponse.CONNECTION_LOST)
 
     # ---- requests and responses -------------------------------------------------------------------
 
@@ -224,9 +224,9 @@ class SimLink:
                 self._forget(item)
 
     def _time_is_up(self, item: Request | AddSend) -> None:
-        self._end(item, NoAnswer.TIMEOUT)
+        self._end(item, NoResponse.TIMEOUT)
 
-    def _end(self, item: Request | AddSend, answer: NoAnswer) -> None:
+    def _end(self, item: Request | AddSend, answer: NoResponse) -> None:
         self._forget(item)
         item.fail(answer)
 

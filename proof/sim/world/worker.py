@@ -77,18 +77,18 @@ class SimGroups(CommitGroups):
         self._worker = worker
         os.close(self._event)
 
-    def _start(self, behind: Any, call: Callable[[], None], ended: Callable[[], None]) -> None:
-        late = DeferredCall(call)
-        behind.ended = ended
-        behind.future = late
-        self._worker.process.after(self._worker.sync_s(), self._run_late, late)
+    def _start(self, task: Any, call: Callable[[], None], on_done: Callable[[], None]) -> None:
+        deferred = DeferredCall(call)
+        task.on_done = on_done
+        task.future = deferred
+        self._worker.process.after(self._worker.sync_s(), self._run_deferred, deferred)
 
-    def _run_late(self, late: DeferredCall) -> None:
-        late.run()
-        self._worker.process.after(self._worker.sync_s() / 8, self._see_late)
+    def _run_deferred(self, deferred: DeferredCall) -> None:
+        deferred.run()
+        self._worker.process.after(self._worker.sync_s() / 8, self._collect_deferred)
 
-    def _see_late(self) -> None:
-        self._see()
+    def _collect_deferred(self) -> None:
+        self._collect_done()
         self._go_on()
         self._worker.flush()
 
@@ -129,7 +129,7 @@ class SimFrontLink:
             self._full.append(bytes(self._slot[:used]))
         return self._slot
 
-    def take(self) -> RequestGroup | None:
+    def pop_group(self) -> RequestGroup | None:
         if self.frontend.process.dead:
             raise EOFError
         if not self.inbox:
@@ -146,14 +146,14 @@ class SimFrontLink:
             start = end
         return group
 
-    def answers(self, group: RequestGroup) -> ResponseWriter:
+    def responses(self, group: RequestGroup) -> ResponseWriter:
         return self._writer
 
     def done(self, group: RequestGroup, *, read_only: bool) -> None:
         self.lane.writable = not read_only
         self.flush()
 
-    def polled(self) -> ResponseWriter:
+    def poll_responses(self) -> ResponseWriter:
         return self._writer
 
     def flush(self) -> None:
@@ -236,7 +236,7 @@ class Worker:
         if observe is not None and self._service is not None:
             report = observe(message, self._service.bookie)
         try:
-            reply = self._handlers.answer(message)
+            reply = self._handlers.handle(message)
             if report is not None and not isinstance(reply, messages.Refused):
                 report()
             return reply
@@ -364,7 +364,7 @@ class Worker:
         self._detach()
         service.groups.drain()
         self.front = SimFrontLink(frontend, lane)
-        ledgers = [ledger for ledger, _record in service.migrations.ledgers_at_home()]
+        ledgers = [ledger for ledger, _record in service.migrations.assigned_ledgers()]
         listed_s = _TURN_S + self.list_s * self._rng.expovariate(1.0)
         frontend.process.after(listed_s, frontend.listed, lane, ledgers)
         service.groups.attach(cast(FrontLink, self.front))
@@ -389,21 +389,21 @@ class Worker:
         service = self._service
         if service is None or self._rest_timer is not None or self.process.dead:
             return
-        wait_us = service.groups.rest_wait_us
+        wait_us = service.groups.idle_wait_us
         if wait_us is not None:
             self._rest_timer = self.process.after(wait_us / 1e6 + 0.001, self._rest)
 
     def _rest(self) -> None:
         self._rest_timer = None
         if self._service is not None:
-            if self._service.groups.rest_wait_us == 0:
-                self._service.groups.rest()
+            if self._service.groups.idle_wait_us == 0:
+                self._service.groups.on_idle()
             self.flush()
 
     def _turn(self) -> None:
         self._awake = False
         if self._service is not None:
-            self._service.groups.take()
+            self._service.groups.receive()
             self.flush()
 
     def flush(self) -> None:
@@ -415,9 +415,9 @@ class Worker:
             return
         bookie = service.bookie
         if bookie.has_polls:
-            for connection, frames in bookie.polled():
+            for connection, frames in bookie.pop_ready_polls():
                 for frame in frames:
-                    front.polled().put(connection, frame, 1)
+                    front.poll_responses().put(connection, frame, 1)
             if self._poll_timer is not None:
                 self._poll_timer.cancel()
             wait_ms = bookie.polls_wait_ms

@@ -13,7 +13,7 @@ from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.client.connection.adds import AddFrames
 from bkbox.client.connection.framed_connection import FramedConnection
 from bkbox.protocol.effects import SendAdds
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import DigestType
 from tests.client.connection.test_bookie_connection import ENTRIES, KEY, Pool, one_bookie
@@ -22,7 +22,7 @@ from tests.harness.waiting import until
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
-Answers = list[tuple[list[int], Answer, int]]
+Answers = list[tuple[list[int], RequestStatus, int]]
 
 
 def go(test: Coroutine[Any, Any, None]) -> None:
@@ -39,7 +39,7 @@ def send(pool: Pool, frames: AddFrames) -> Answers:
     """The answers, as they come."""
     answers: Answers = []
 
-    def answered(first: int, last: int, answer: Answer, connection: int) -> None:
+    def answered(first: int, last: int, answer: RequestStatus, connection: int) -> None:
         answers.append(([*frames.entries[first : last + 1]], answer, connection))
 
     pool.add_run(pool.id, frames, answered)
@@ -92,8 +92,8 @@ def test_what_is_left_of_a_run_times_out_and_late_answers_change_nothing(tmp_pat
             assert answers == [
                 ([0, 1], Code.EOK, 1),
                 ([4], Code.EOK, 1),
-                ([2, 3], NoAnswer.TIMEOUT, 0),
-                ([5], NoAnswer.TIMEOUT, 0),
+                ([2, 3], NoResponse.TIMEOUT, 0),
+                ([5], NoResponse.TIMEOUT, 0),
             ]
             again = send(pool, run_of(pool, 2, 2))
             await until(lambda: len(bookie.held) == 8)
@@ -120,7 +120,7 @@ def test_a_lost_connection_answers_what_is_left_of_a_run(tmp_path: Path) -> None
             await until(lambda: bool(answers))
             bookie.drop_connections()
             await until(lambda: len(answers) == 3)
-            lost = NoAnswer.CONNECTION_LOST
+            lost = NoResponse.CONNECTION_LOST
             assert answers == [([1], Code.EOK, 1), ([0], lost, 0), ([2, 3], lost, 0)]
 
     go(test())
@@ -140,7 +140,7 @@ def test_a_run_that_a_deaf_bookie_was_never_sent_times_out(tmp_path: Path) -> No
             ]
             answers = [send(pool, frames) for frames in runs]
             await until(lambda: all(answers))
-            assert {each[1] for one in answers for each in one} == {NoAnswer.TIMEOUT}
+            assert {each[1] for one in answers for each in one} == {NoResponse.TIMEOUT}
             for connection in bookie.connections:
                 connection.transport.resume_reading()
             assert (await pool.write(999)).status is Code.EOK

@@ -16,7 +16,7 @@ from bkbox.client import ClientOptions
 from bkbox.client.connection.bookie_connection import RequestPriority
 from bkbox.client.connection.pool import Add, BookiePool, Reply
 from bkbox.client.options import new_backoff
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, master_key
@@ -112,7 +112,7 @@ def test_a_late_answer_is_not_taken_for_that_of_a_later_request(tmp_path: Path) 
         async with one_bookie(tmp_path, read_timeout_s=1.0) as (bookie, pool):
             await pool.write(0)
             bookie.hung = True
-            assert await pool.ask(1) == Reply(NoAnswer.TIMEOUT)
+            assert await pool.ask(1) == Reply(NoResponse.TIMEOUT)
             cancelled = pool.ask(1)
             await until(lambda: len(bookie.held) == 2)
             cancelled.cancel()
@@ -137,7 +137,7 @@ def test_a_bookie_that_never_answers_costs_its_connection_in_the_end(tmp_path: P
             await pool.write(0)
             bookie.hung = True
             replies = await asyncio.gather(*(pool.ask(n) for n in range(257)))
-            assert {reply.status for reply in replies} == {NoAnswer.TIMEOUT}
+            assert {reply.status for reply in replies} == {NoResponse.TIMEOUT}
             await until(lambda: not bookie.connections)
             bookie.hung = False
             assert (await pool.ask(0)).status is Code.EOK
@@ -156,7 +156,7 @@ def test_a_lost_connection_answers_everything_and_comes_back(tmp_path: Path) -> 
             bookie.hung = False
             bookie.drop_connections()
             lost = [await reply for reply in outstanding]
-            assert lost == [Reply(NoAnswer.CONNECTION_LOST)] * 3
+            assert lost == [Reply(NoResponse.CONNECTION_LOST)] * 3
             again = await pool.write(1)
             assert (again.status, again.connection) == (Code.EOK, 2)
 
@@ -171,7 +171,7 @@ def test_while_a_bookie_is_backed_off_requests_fail_at_once(tmp_path: Path) -> N
         ):
             await bookie.kill()
             both = pool.ask(0), pool.ask(1)  # one attempt for the two
-            assert [await reply for reply in both] == [Reply(NoAnswer.NOT_REACHED)] * 2
+            assert [await reply for reply in both] == [Reply(NoResponse.NOT_REACHED)] * 2
             assert pool.suspects() == {bookie.id}
             await bookie.start()
             assert pool.ask(0).done()
@@ -198,7 +198,7 @@ def test_a_bookie_without_an_address(tmp_path: Path) -> None:
     async def test() -> None:
         async with one_bookie(tmp_path, backoff_initial_s=0.001) as (bookie, pool):
             port, bookie.port = bookie.port, 0
-            assert await pool.ask(0) == Reply(NoAnswer.NOT_REACHED)
+            assert await pool.ask(0) == Reply(NoResponse.NOT_REACHED)
             bookie.port = port
             await asyncio.sleep(0.01)
             assert (await pool.ask(0)).status is Code.ENOLEDGER
@@ -239,7 +239,7 @@ def test_what_breaks_the_protocol_closes_the_connection(
     async def test() -> None:
         async with one_bookie(tmp_path, backoff_initial_s=0.001) as (bookie, pool):
             bookie.raw = answers[protocol]
-            assert await pool.ask(0) == Reply(NoAnswer.CONNECTION_LOST)
+            assert await pool.ask(0) == Reply(NoResponse.CONNECTION_LOST)
             await until(lambda: not bookie.connections)
             bookie.raw = b""
             await asyncio.sleep(0.01)
@@ -285,7 +285,7 @@ def test_what_a_deaf_bookie_was_not_sent_waits_by_reference(tmp_path: Path, prot
             assert link._stream._transport.get_write_buffer_size() < 1_000_000
             assert len(link._stream._outbox) > 100
             bookie.drop_connections()
-            assert {await reply for reply in replies} == {Reply(NoAnswer.CONNECTION_LOST)}
+            assert {await reply for reply in replies} == {Reply(NoResponse.CONNECTION_LOST)}
 
     go(test())
 
@@ -299,11 +299,11 @@ def test_closing_answers_what_is_outstanding(tmp_path: Path, protocol: str) -> N
             await until(lambda: len(bookie.held) == 1)
             connecting = pool.ask(0, fence=True)
             await pool.close()
-            assert await outstanding == Reply(NoAnswer.CONNECTION_LOST)
+            assert await outstanding == Reply(NoResponse.CONNECTION_LOST)
             if protocol == "v2":
-                assert await connecting == Reply(NoAnswer.NOT_REACHED)
+                assert await connecting == Reply(NoResponse.NOT_REACHED)
             else:
-                assert await connecting == Reply(NoAnswer.CONNECTION_LOST)
-            assert await pool.ask(0) == Reply(NoAnswer.NOT_REACHED)
+                assert await connecting == Reply(NoResponse.CONNECTION_LOST)
+            assert await pool.ask(0) == Reply(NoResponse.NOT_REACHED)
 
     go(test())

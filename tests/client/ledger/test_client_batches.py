@@ -14,7 +14,7 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client
 from bkbox.client.connection.pool import DiskSpace
 from bkbox.errors import NoSuchEntryError, UnknownEntryError
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.wire import v2, v3
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code
@@ -271,6 +271,6 @@ def test_lists_and_sizes(tmp_path: Path) -> None:
             assert await client.pool.list_entries(bookie, ledger) is Code.EIO
             await made.of(bookie).kill()
             lost = await client.pool.list_entries(bookie, ledger)
-            assert lost in (NoAnswer.NOT_REACHED, NoAnswer.CONNECTION_LOST)
+            assert lost in (NoResponse.NOT_REACHED, NoResponse.CONNECTION_LOST)
 
     go(test())

@@ -111,7 +111,7 @@ def test_who_does_not_answer_is_unknown_and_never_without_the_entry(
             found = survey.diagnosis
             assert found.stuck
             assert {bookie for bookie, _why in found.silent} >= {"bookie-0", "bookie-1"}
-            assert survey.reports[made.of("bookie-2").id].says(2) == "has it"
+            assert survey.reports[made.of("bookie-2").id].describe_entry(2) == "has it"
             words = {"dead": "cannot be reached", "hung": "did not answer in time"}
             words |= {"rotten": "digest is wrong", "EIO": "answered EIO"}
             assert words[what] in found.reason
@@ -131,7 +131,8 @@ def test_what_a_rotten_copy_hides_is_found_by_reading(tmp_path: Path) -> None:
             entries[2] = entries[2][:-1] + bytes([entries[2][-1] ^ 1])
             survey = await client.inspect_ledger(ledger)
             assert (
-                survey.reports[made.of("bookie-0").id].says(2) == "has a copy whose digest is wrong"
+                survey.reports[made.of("bookie-0").id].describe_entry(2)
+                == "has a copy whose digest is wrong"
             )
             assert survey.diagnosis.end == 2
 

@@ -16,7 +16,7 @@ from bkbox.client.connection.pool import DiskSpace
 from bkbox.client.placement import free_space
 from bkbox.client.placement.free_space import FreeSpace
 from bkbox.errors import ConfigError, NotEnoughBookiesError
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.protocol.placement import Mode, Verdict
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire import v3
@@ -178,14 +178,14 @@ def test_a_creation_does_not_wait_for_a_bookie_that_does_not_say(
 
 def test_free_space_is_what_was_said_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(free_space, "ASK_EVERY_S", 0.0)
-    said: list[DiskSpace | Answer] = [
+    said: list[DiskSpace | RequestStatus] = [
         DiskSpace(10, 5),
         DiskSpace(10, 4),
-        NoAnswer.NOT_REACHED,
+        NoResponse.NOT_REACHED,
         DiskSpace(10, 3),
     ]
 
-    async def ask(_: BookieId) -> DiskSpace | Answer:
+    async def ask(_: BookieId) -> DiskSpace | RequestStatus:
         return said.pop(0)
 
     async def test() -> None:
@@ -202,7 +202,7 @@ def test_free_space_is_what_was_said_last(monkeypatch: pytest.MonkeyPatch) -> No
 def test_two_creations_at_once_ask_once() -> None:
     asked: list[str] = []
 
-    async def ask(bookie: BookieId) -> DiskSpace | Answer:
+    async def ask(bookie: BookieId) -> DiskSpace | RequestStatus:
         asked.append(bookie)
         await asyncio.sleep(0.01)
         return DiskSpace(1, 1)

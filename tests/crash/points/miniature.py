@@ -131,7 +131,7 @@ class LocalDisk(Disk):
         """What the worker does with a call; raises what it refuses."""
         assert self.handlers is not None
         message.call = 1
-        reply = self.handlers.answer(message)
+        reply = self.handlers.handle(message)
         assert reply is not None
         if isinstance(reply, messages.Refused):
             raise_refusal(reply)

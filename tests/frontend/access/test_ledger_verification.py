@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bkbox.frontend.access import ledger_verification
 from bkbox.frontend.access.ledger_verification import (
+    CHECK_TIMEOUT_S,
     CHECKS_MAX,
-    PATIENCE_S,
     Finding,
     LedgerVerification,
 )
@@ -94,12 +94,12 @@ def test_what_is_not_there_is_so_for_those_who_waited_when_it_was_asked(scene: S
     assert scene.take(2, 7) is Code.EOK
 
 
-@pytest.mark.parametrize("finding", [Finding.AWAY, Finding.UNKNOWN])
+@pytest.mark.parametrize("finding", [Finding.UNAVAILABLE, Finding.UNKNOWN])
 def test_a_store_that_does_not_tell(scene: Scene, finding: Finding) -> None:
     assert [scene.take(1, 7), scene.take(2, 7)] == [None, None]
     scene.vouching.found(7, finding, b"")
     assert [scene.take(1, 7), scene.take(2, 7)] == [Code.EIO, Code.EIO]
-    if finding is Finding.AWAY:
+    if finding is Finding.UNAVAILABLE:
         assert scene.take(3, 8) is Code.EIO, "nobody waits for it again at once"
         scene.now_s += 1
     assert scene.take(3, 8) is None
@@ -108,8 +108,8 @@ def test_a_store_that_does_not_tell(scene: Scene, finding: Finding) -> None:
 def test_a_supervisor_that_does_not_answer(scene: Scene) -> None:
     assert scene.vouching.wait_s() is None
     assert scene.take(1, 7) is None
-    assert scene.vouching.wait_s() == PATIENCE_S
-    scene.now_s += PATIENCE_S
+    assert scene.vouching.wait_s() == CHECK_TIMEOUT_S
+    scene.now_s += CHECK_TIMEOUT_S
     scene.vouching.tick()
     assert scene.take(1, 7) is Code.EIO
     scene.vouching.found(7, Finding.THERE, KEY)  # late
@@ -162,7 +162,7 @@ class Connections(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        self.scene.now_s += PATIENCE_S
+        self.scene.now_s += CHECK_TIMEOUT_S
         self.scene.asked.clear()
         self.scene.vouching.tick()
         self.go_on()

@@ -13,8 +13,8 @@ import pytest
 from bkbox.base.limits import CONNECTION_UNSENT_BYTES_MAX
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.frontend.loop.connection import (
-    SLOW_FRAMES_BESIDE_MAX,
     SLOW_FRAMES_MAX,
+    SLOW_FRAMES_SHARED_MAX,
     Connection,
     SharedState,
     deliver,
@@ -51,11 +51,11 @@ class Client(Connection):
 class Bench:
     """One connection, one disk that has the ledger KNOWN, and the turns of the event loop."""
 
-    def __init__(self, held_max: int, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, buffered_max: int, clock: Callable[[], float] | None = None) -> None:
         self.now_s = 0.0
         self.tick_s = 1.0  # by which each look at the clock moves it
         self.cpu_us = 0
-        self.turns = EventLoop(held_max, self._end, clock or self._clock, self._cpu)
+        self.turns = EventLoop(buffered_max, self._end, clock or self._clock, self._cpu)
         self.lane = DiskQueue(self._more)
         self.slots = 1
         self.present: memoryview | None = None
@@ -171,24 +171,24 @@ def test_frames_come_out_whole_and_in_order_however_they_were_cut(bench: Bench) 
         bench.turns.turn(0)
         bench.take()
         # Each is answered at once, so that nothing waits.
-        bench.client.settle(1000)
+        bench.client.release(1000)
         at += size
     bench.settle()
     bench.take()
     assert bench.fast == fast
     assert bench.client.slow == slow
-    assert bench.common.held == 0
+    assert bench.common.buffered == 0
 
 
 def test_a_large_frame_is_kept_until_it_is_whole(bench: Bench) -> None:
     large = raw.add_frame(KNOWN, 1, bytes(900_000))
     before, after = raw.add_frame(KNOWN, 0, b"x"), raw.add_frame(KNOWN, 2, b"x")
     bench.send(before + large[:-1])
-    assert bench.common.held == len(large)
+    assert bench.common.buffered == len(large)
     bench.send(large[-1:] + after)
     bench.take()
     assert bench.fast == [before, large, after]
-    assert bench.common.held == 0
+    assert bench.common.buffered == 0
 
 
 def test_what_is_ordinary(bench: Bench) -> None:
@@ -236,7 +236,7 @@ def test_the_end_of_the_connection(bench: Bench) -> None:
     bench.peer.close()
     bench.settle()
     assert isinstance(bench.client.error, EOFError)
-    assert bench.common.held == 0
+    assert bench.common.buffered == 0
 
 
 # ---- what waits -------------------------------------------------------------------------------------
@@ -266,12 +266,12 @@ def test_no_more_is_on_its_way_than_there_may_be(bench: Bench) -> None:
     bench.settle()
     bench.take()
     assert bench.fast == frames[:11]
-    bench.client.answered(memoryview(b"a"), 5)
+    bench.client.on_responses(memoryview(b"a"), 5)
     bench.settle()
     assert bench.peer.recv(10) == b"a"
     bench.take()
     assert bench.fast == frames[:11], "still more than half"
-    bench.client.answered(memoryview(b"b"), 1)
+    bench.client.on_responses(memoryview(b"b"), 1)
     bench.settle()
     bench.take()
     assert bench.fast == frames[:12]
@@ -279,7 +279,7 @@ def test_no_more_is_on_its_way_than_there_may_be(bench: Bench) -> None:
 
 def test_a_read_costs_what_its_answer_had(bench: Bench) -> None:
     bench.client.charge(0)
-    bench.client.answered(memoryview(bytes(INFLIGHT_MAX // 2)), 1)
+    bench.client.on_responses(memoryview(bytes(INFLIGHT_MAX // 2)), 1)
     frames = [raw.read_frame(KNOWN, number) for number in range(10)]
     bench.send(b"".join(frames))
     bench.take()
@@ -311,7 +311,7 @@ def test_answers_that_are_taken_slowly_come_all_and_in_order(bench: Bench) -> No
         bench.client.send(memoryview(data))
         bench.turns.turn(0)
         data[:] = bytes(100_000)  # as a slot is used again after the turn
-    assert bench.common.held > 1 << 20
+    assert bench.common.buffered > 1 << 20
     bench.peer.send(raw.add_frame(UNKNOWN, 0, b"x"))
     bench.settle()
     assert bench.client.slow == [], "nothing is read from a client that takes no answers"
@@ -322,7 +322,7 @@ def test_answers_that_are_taken_slowly_come_all_and_in_order(bench: Bench) -> No
     assert got == expected
     bench.settle()
     assert len(bench.client.slow) == 1
-    assert bench.common.held == 0
+    assert bench.common.buffered == 0
 
 
 def test_ordinary_adds_of_a_ledger_that_is_over_are_looked_at(bench: Bench) -> None:
@@ -349,7 +349,7 @@ def test_ordinary_adds_of_a_ledger_that_is_over_are_looked_at(bench: Bench) -> N
             mine = (adds[version], *((others[2],) if version else others[:2]))
             bench.send(b"".join(mine))
         bench.take()
-        bench.client.settle(1000)
+        bench.client.release(1000)
         assert bench.client.slow == slow
         assert bench.fast == [
             each for each in (adds[0], *others[:2], adds[1], others[2]) if each not in slow
@@ -365,7 +365,7 @@ def test_large_frames_one_after_the_other_do_not_mix(bench: Bench) -> None:
         bench.send(data[: len(data) - cut])
         bench.send(data[len(data) - cut :])
         assert bench.client.slow == [*frames, raw.add_frame(UNKNOWN, 9, b"small")]
-        assert bench.common.held == 0
+        assert bench.common.buffered == 0
 
 
 class ForceClosePlan:
@@ -396,18 +396,18 @@ def test_what_a_client_does_not_take_loses_its_entries(bench: Bench) -> None:
     for _ in range((most >> 20) + 10):
         bench.client.send(data)
         bench.turns.turn(0)
-    held = bench.common.held
+    held = bench.common.buffered
     assert most < held < most + (2 << 20)
     bench.client.send(data)
     bench.turns.turn(0)
-    assert bench.common.held == held + len(b"light")
+    assert bench.common.buffered == held + len(b"light")
 
 
 def test_a_full_front_end_takes_no_reads_fast_and_no_large_frame(small: Bench) -> None:
     bench = small
-    bench.common.held += 400_000
+    bench.common.buffered += 400_000
     bench.send(raw.add_frame(KNOWN, 0, b"x"))
-    bench.common.held += 50_000
+    bench.common.buffered += 50_000
     refused = raw.read_frame(KNOWN, 0)
     bench.send(refused + raw.add_frame(KNOWN, 1, b"x"))
     bench.take()
@@ -434,7 +434,7 @@ def test_frames_that_are_not_ordinary_rest_beside_ordinary_ones(bench: Bench) ->
     bench.now_s = 16 * 100e-6
     for _ in range(10):
         bench.turns.turn(0)
-    assert len(bench.client.slow) == SLOW_FRAMES_MAX + SLOW_FRAMES_BESIDE_MAX
+    assert len(bench.client.slow) == SLOW_FRAMES_MAX + SLOW_FRAMES_SHARED_MAX
     for _ in range(100):
         bench.turns.turn(0)
     assert bench.client.slow == odd, "nobody else has come for a while"
@@ -457,7 +457,7 @@ def test_very_many_that_are_not_ordinary_come_in_order(bench: Bench, last: int) 
         bench.take()
     assert bench.client.slow == odd[:-1]
     assert bench.fast == odd[-1:]
-    assert bench.common.held == 0
+    assert bench.common.buffered == 0
 
 
 def test_those_that_rest_go_on_by_themselves() -> None:
@@ -471,7 +471,7 @@ def test_those_that_rest_go_on_by_themselves() -> None:
 
 def test_no_answer_and_no_part_of_a_frame_is_held_past_the_limit(small: Bench) -> None:
     bench = small
-    bench.common.held += 350_000
+    bench.common.buffered += 350_000
     for _ in range(2):
         bench.client.send(memoryview(bytes(100_000)))
         bench.client.send(memoryview(bytes(100_000)))
@@ -480,7 +480,7 @@ def test_no_answer_and_no_part_of_a_frame_is_held_past_the_limit(small: Bench) -
     bench.client.send(memoryview(bytes(100_000)))
     bench.turns.turn(0)
     assert len(bench.peer.recv(1 << 20)) == 100_000, "what is sent makes room for others"
-    bench.common.held = bench.common.held_max - 10
+    bench.common.buffered = bench.common.buffered_max - 10
     bench.send(raw.add_frame(KNOWN, 2, bytes(100))[:40])
     assert isinstance(bench.client.error, ConnectionAbortedError)
 
@@ -494,7 +494,7 @@ def test_a_full_front_end_reads_from_nobody_whose_answers_wait(small: Bench) -> 
     bench.peer.send(raw.add_frame(UNKNOWN, 0, b"x"))
     bench.settle()
     assert bench.client.slow == []
-    while bench.common.held:
+    while bench.common.buffered:
         bench.peer.recv(1 << 20)
         bench.turns.turn(0)
     bench.settle()

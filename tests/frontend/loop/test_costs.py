@@ -67,7 +67,7 @@ def test_copies_of_each_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     copied = 0
     real = memory.copy
 
-    def copy(read_buffer: memory.Room, at: int, data: memory.Data, start: int, end: int) -> None:
+    def copy(read_buffer: memory.Buffer, at: int, data: memory.Data, start: int, end: int) -> None:
         nonlocal copied
         copied += end - start
         real(read_buffer, at, data, start, end)

@@ -93,7 +93,7 @@ async def closed_by_bookie(sock: socket.socket, within_s: float = GIVEN_UP_S) ->
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_timeouts, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(connection_timeouts, "POLL_INTERVAL_S", 0.1)
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,18 @@ import pytest
 
 from bkbox.frontend.loop.connection import IDLE, PARTIAL_FRAME, SERVER, UNSENT
 from bkbox.frontend.overload.connection_timeouts import (
-    LOOK_EVERY_S,
+    POLL_INTERVAL_S,
     ConnectionTimeouts,
     TimeoutSettings,
 )
 
-PATIENCE = ConnectionTimeouts(frame_s=10.0, answers_s=20.0, idle_s=40.0)
+PATIENCE = TimeoutSettings(frame_s=10.0, unsent_s=20.0, idle_s=40.0)
 
 
 class Connection:
     def __init__(self, state: int = IDLE) -> None:
         self.state = state
-        self.taken = 0
+        self.received = 0
         self.sent = 0
         self.watched = (0, 0)
         self.watched_since = 0.0
@@ -27,11 +27,11 @@ class Connection:
 
 
 class Scene:
-    def __init__(self, timeouts: ConnectionTimeouts = PATIENCE) -> None:
+    def __init__(self, timeouts: TimeoutSettings = PATIENCE) -> None:
         self.now = 0.0
         self.connections: list[Connection] = []
         self.ended: list[tuple[float, Connection, str]] = []
-        self.deadlines = TimeoutSettings(lambda: self.connections, self._end, lambda: self.now)
+        self.deadlines = ConnectionTimeouts(lambda: self.connections, self._end, lambda: self.now)
         self.deadlines.timeouts = timeouts
 
     def _end(self, connection: Connection, reason: str) -> None:
@@ -54,17 +54,17 @@ class Scene:
     [
         (PARTIAL_FRAME, 5, 10.0, "not ended"),
         (PARTIAL_FRAME, 0, 10.0, "not ended"),
-        (UNSENT, 5, 20.0, "taken nothing"),
+        (UNSENT, 5, 20.0, "read nothing"),
         (IDLE, 5, 40.0, "idle"),
-        (IDLE, 0, 10.0, "asked for nothing"),
+        (IDLE, 0, 10.0, "sent no request"),
     ],
 )
 def test_when_a_connection_is_given_up(state: int, taken: int, limit: float, reason: str) -> None:
     scene = Scene()
-    scene.add(state).taken = taken
+    scene.add(state).received = taken
     scene.run_to(limit - 1)
     assert not scene.ended
-    scene.run_to(limit + 3 * LOOK_EVERY_S)
+    scene.run_to(limit + 3 * POLL_INTERVAL_S)
     [(_when, _who, said)] = scene.ended
     assert reason in said
 
@@ -78,7 +78,7 @@ def test_what_waits_for_the_bookie_waits_for_ever() -> None:
 
 @pytest.mark.parametrize("state", [PARTIAL_FRAME, IDLE, UNSENT])
 def test_without_patience_set_nobody_is_given_up(state: int) -> None:
-    scene = Scene(ConnectionTimeouts())
+    scene = Scene(TimeoutSettings())
     scene.add(state)
     scene.run_to(1000)
     assert not scene.ended
@@ -88,14 +88,14 @@ def test_frames_that_come_and_answers_that_go_begin_the_time_anew() -> None:
     scene = Scene()
     asks, takes = scene.add(PARTIAL_FRAME), scene.add(UNSENT)
     for second in range(0, 200, 5):
-        asks.taken += 1
+        asks.received += 1
         takes.sent += 1
         scene.run_to(second)
     assert not scene.ended
     # Who asks more does not take more, and the other way round.
     for second in range(200, 260, 5):
         asks.sent += 1
-        takes.taken += 1
+        takes.received += 1
         scene.run_to(second)
     assert [who for _, who, _ in scene.ended] == [asks, takes]
 
@@ -105,7 +105,7 @@ def test_many_are_looked_at_in_turns() -> None:
     for _ in range(1700):
         scene.add(PARTIAL_FRAME)
     scene.deadlines.tick()
-    assert 0 < scene.deadlines.wait_s() < 0.1 < LOOK_EVERY_S
+    assert 0 < scene.deadlines.wait_s() < 0.1 < POLL_INTERVAL_S
     scene.run_to(16)
     assert len(scene.ended) == 1700
 
@@ -117,6 +117,6 @@ def test_what_came_while_the_front_end_was_held_up_is_taken_first() -> None:
     scene.now += 60
     scene.deadlines.tick()
     assert not scene.ended
-    waited.taken += 1
+    waited.received += 1
     scene.deadlines.tick()
     assert [who for _when, who, _reason in scene.ended] == [hung]

@@ -11,15 +11,15 @@ class Connection:
     def __init__(self, number: int, bytes_held: int) -> None:
         self.number = number
         self.bytes_held = bytes_held
-        self.taken = self.sent = 0
+        self.received = self.sent = 0
 
-    def holds(self) -> int:
+    def buffered_bytes(self) -> int:
         return self.bytes_held
 
 
 class Scene:
     def __init__(self, *bytes_held: int) -> None:
-        self.held_max = 100 * MIB
+        self.buffered_max = 100 * MIB
         self.now = 0.0
         self.connections = [Connection(*each) for each in enumerate(bytes_held)]
         self.ended: list[int] = []
@@ -28,11 +28,11 @@ class Scene:
         )
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         return sum(each.bytes_held for each in self.connections)
 
     def above_hard_limit(self) -> bool:
-        return self.held > self.held_max
+        return self.buffered > self.buffered_max
 
     def _end(self, connection: Connection, _reason: str) -> None:
         self.connections.remove(connection)

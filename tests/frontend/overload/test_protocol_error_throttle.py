@@ -60,13 +60,13 @@ def test_those_held_come_in_their_order_each_after_the_pause() -> None:
     clock = Clock()
     penalty: ProtocolErrorThrottle[str] = ProtocolErrorThrottle(clock)
     assert penalty.wait_s() is None
-    penalty.hold("first")
+    penalty.delay("first")
     clock.now_s += PAUSE_S / 2
-    penalty.hold("second")
+    penalty.delay("second")
     assert penalty.wait_s() == PAUSE_S / 2
-    assert penalty.over() == []
+    assert penalty.pop_expired() == []
     clock.now_s += PAUSE_S / 2
-    assert penalty.over() == ["first"]
+    assert penalty.pop_expired() == ["first"]
     assert penalty.clear() == ["second"]
     assert not penalty
 

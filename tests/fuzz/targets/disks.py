@@ -226,7 +226,7 @@ def check_bookie(data: bytes) -> object:
         _SLOTS[0][: 64 * count] = b"\xaa" * (64 * count)  # so that what is not written shows
         answers += carried_out(bookie, requests, segment)
     while bookie.has_polls:
-        answers += [frame[4:] for _, frames in bookie.polled() for frame in frames]
+        answers += [frame[4:] for _, frames in bookie.pop_ready_polls() for frame in frames]
         clock.advance(LONG_POLL_MS_MAX)
     assert len(answers) == count
     added, codes = _acknowledged(answers)

@@ -220,11 +220,11 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
     area = exact(data)
     slow: list[bytes] = []
     reads: list[tuple[int, int, int, int]] = []
-    walk = kernel.dispatch.FrameDispatcher()
+    dispatcher = kernel.dispatch.FrameDispatcher()
     for ledger in HOT:
-        walk.hot[ledger] = kernel.add_group.AdmittedLedger(ledger, KEY)
+        dispatcher.hot[ledger] = kernel.add_group.AdmittedLedger(ledger, KEY)
     for ledger in FILLED:
-        walk.filled[ledger] = kernel.add_group.AdmittedLedger(ledger, KEY)
+        dispatcher.filled[ledger] = kernel.add_group.AdmittedLedger(ledger, KEY)
     adds = kernel.add_group.AddBatch()
     adds.begin(area)
 
@@ -239,7 +239,7 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
         read,
     )
     try:
-        walk.over(
+        dispatcher.dispatch(
             area, 0, len(data), 7, adds, batch, lambda _c, start, end: slow.append(data[start:end])
         )
     except ValueError as error:
@@ -247,7 +247,7 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
     slot = memoryview(bytearray(64 + 64 * len(data)))
     writer = kernel.response_writer.ResponseWriter(lambda _used: slot)
     batch.serve(writer)
-    adds.answer(writer, 0, 0, lambda _number: b"")
+    adds.respond(writer, 0, 0, lambda _number: b"")
     return slow, _records(adds), reads, bytes(slot[: writer.used]), adds.recovered
 
 

@@ -20,7 +20,7 @@ from bkbox.client.connection.response_matcher import (
 from bkbox.errors import BugError
 from bkbox.ipc import messages
 from bkbox.protocol.effects import SendAdds
-from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
@@ -96,7 +96,7 @@ class _Client:
         packer = AddPacker(digests, KEY, numbers, recovery=False, deferred_sync=False)
         run = SendAdds(EntryId(first), EntryId(-1), 0, payloads, False, ())
 
-        def on_response(start: int, end: int, answer: Answer, _connection: int) -> None:
+        def on_response(start: int, end: int, answer: RequestStatus, _connection: int) -> None:
             self.ends += [("add", first + n, answer) for n in range(start, end + 1)]
 
         self.stream.send(AddSend(packer.pack(run), on_response))
@@ -131,8 +131,8 @@ class _Client:
 
 
 def _told(reply: Reply) -> object:
-    assert isinstance(reply.status, Code | NoAnswer)
-    if isinstance(reply.status, NoAnswer):
+    assert isinstance(reply.status, Code | NoResponse)
+    if isinstance(reply.status, NoResponse):
         assert reply.entry is None
     return reply.status, bytes(reply.entry or b""), repr(reply.response)
 

@@ -79,10 +79,10 @@ def check_cold(data: bytes) -> object:
     cold = [page for page in range(64) if choices.below(2)]
     requests = [_read(choices) for _ in range(1 + choices.below(12))]
     warm_answers, _late = _served(MemoryFiles(files.files), index, requests)
-    cold_answers, late = _served(_ColdFiles(files, cold), index, requests)
+    cold_answers, deferred = _served(_ColdFiles(files, cold), index, requests)
     assert sorted(warm_answers) == sorted(cold_answers)
     assert len(cold_answers) == len(requests)
-    return late, damaged == 7, len(requests)
+    return deferred, damaged == 7, len(requests)
 
 
 def _filled() -> tuple[MemoryFiles, MemoryStore]:
@@ -102,10 +102,10 @@ def _fill(bookie: Bookie) -> None:
         for ledger in _LEDGERS
     ]
     area = memoryview(b"".join(frames))
-    work = bookie.begin(area, [(7, len(frames), 0, len(area))])
+    work = bookie.append(area, [(7, len(frames), 0, len(area))])
     bookie.store.sync()
-    bookie.settle(work)
-    bookie.end(work, ResponseWriter(lambda _used: _SLOTS[0]))
+    bookie.commit(work)
+    bookie.respond(work, ResponseWriter(lambda _used: _SLOTS[0]))
 
 
 _FILLED = _filled()
@@ -144,16 +144,16 @@ def _served(
         return _SLOTS[len(used) - 1]
 
     writer = ResponseWriter(more)
-    work = bookie.begin(area, [(7, len(requests), 0, len(area))])
+    work = bookie.append(area, [(7, len(requests), 0, len(area))])
     assert not work.waits, "reads wait for no sync"
     if bookie.has_reads(work):
-        bookie.serve(work, writer)
-    late = work.late
-    bookie.settle(work)
-    bookie.end(work, writer)
-    if late is not None:
-        assert late
-        store.await_read(late.ranges)
+        bookie.serve_reads(work, writer)
+    deferred = work.cold_reads
+    bookie.commit(work)
+    bookie.respond(work, writer)
+    if deferred is not None:
+        assert deferred
+        store.await_read(deferred.ranges)
         bookie.serve_cold_reads(work, writer)
     if used:
         used[-1] = writer.finish()
@@ -164,7 +164,7 @@ def _served(
         for body in bodies(frames, len(frames))
     ]
     store.abandon()
-    return answers, late is not None
+    return answers, deferred is not None
 
 
 def _colds() -> list[bytes]:

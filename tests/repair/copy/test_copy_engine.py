@@ -14,7 +14,7 @@ from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.client.connection.adds import AddFrames
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.errors import AddFailedError, BugError, JobCancelledError, NoSuchEntryError
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.protocol.repair import joined
 from bkbox.protocol.rereplication import FragmentRepair
 from bkbox.repair.copy.byte_semaphore import ByteWindow
@@ -57,7 +57,7 @@ class Pool:
 
     async def read_batch(self, *_asked: object) -> Any:
         await asyncio.sleep(0)
-        return SimpleNamespace(status=NoAnswer.CONNECTION_LOST, response=None)
+        return SimpleNamespace(status=NoResponse.CONNECTION_LOST, response=None)
 
     def read(self, peer: BookieId, _ledger: int, entry: int, _key: object) -> asyncio.Future[Any]:
         self.asked.append((peer, entry))
@@ -191,7 +191,7 @@ STRIPED = replace(
 class PartialPool(Pool):
     """``without``: the answer of a peer that gives no entries."""
 
-    def __init__(self, without: dict[BookieId, Code | NoAnswer]) -> None:
+    def __init__(self, without: dict[BookieId, Code | NoResponse]) -> None:
         super().__init__()
         self.without = without
 
@@ -204,7 +204,7 @@ class PartialPool(Pool):
 
 def test_a_peer_that_hangs_is_asked_once_for_each_entry_of_the_first_group_only() -> None:
     metadata = replace(STRIPED, write_quorum=3)
-    pool = PartialPool({PEER: NoAnswer.TIMEOUT})
+    pool = PartialPool({PEER: NoResponse.TIMEOUT})
     found = copy(pool, FreeWork(), metadata, missing=range(100), run_entries=8)
     assert found.failed == {}
     assert sorted(pool.stored) == list(range(100))

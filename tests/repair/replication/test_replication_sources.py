@@ -14,7 +14,7 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.connection.response_matcher import Reply
 from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
-from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.events import NoResponse
 from bkbox.protocol.rereplication import FragmentRepair
 from bkbox.repair.copy.byte_semaphore import ByteWindow
 from bkbox.repair.copy.entry_source import EntrySource
@@ -127,7 +127,7 @@ def test_whoever_hangs_is_not_waited_for_entry_by_entry(bookies: Cluster) -> Non
     asyncio.run(scenario())
 
 
-NO, LIMBO, LATE = Code.ENOENTRY, Code.EUNKNOWNLEDGERSTATE, NoAnswer.TIMEOUT
+NO, LIMBO, LATE = Code.ENOENTRY, Code.EUNKNOWNLEDGERSTATE, NoResponse.TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ NO, LIMBO, LATE = Code.ENOENTRY, Code.EUNKNOWNLEDGERSTATE, NoAnswer.TIMEOUT
     ],
 )
 def test_what_somebody_may_have_is_not_hopeless(
-    answers: tuple[Code | NoAnswer, ...], error: type[LedgerError]
+    answers: tuple[Code | NoResponse, ...], error: type[LedgerError]
 ) -> None:
     """Who is not registered need not be waited for."""
     names = [BookieId("a:1"), BookieId("b:1")]

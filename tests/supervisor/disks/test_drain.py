@@ -42,7 +42,7 @@ OF_WORKERS = [
 OF_OTHERS = [
     f"{role} {when} {message}"
     for role, message in (
-        ("frontend", "HoldLedger"),
+        ("frontend", "PauseLedger"),
         ("frontend", "PlaceLedger"),
         ("repair", "MoveLedger"),
     )
@@ -51,7 +51,7 @@ OF_OTHERS = [
 OF_SUPERVISOR = [
     f"supervisor {when} {message}"
     for message in (
-        "HoldLedger",
+        "PauseLedger",
         "SealExport",
         "ImportEntries",
         "Commit",

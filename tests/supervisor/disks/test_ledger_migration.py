@@ -148,7 +148,7 @@ def test_the_host_dies_at_any_change(tmp_path: Path, side: int) -> None:
             assert not each.may_have_lost
         await pair.resolve()
         # The next front-end asks both disks for their lists.
-        [pair.front.home] = [each.uuid for each in pair.sides if LEDGER in each.at_home()]
+        [pair.front.home] = [each.uuid for each in pair.sides if LEDGER in each.assigned()]
         pair.check()
         await finish(pair)
         pair.close()
@@ -263,7 +263,7 @@ def test_a_ledger_that_was_deleted_meanwhile_is_not_brought_back(tmp_path: Path)
         await pair.copy(whole=True)
         pair.source.bookie.forget(LEDGER)
         assert await pair.move(), "nothing is left to move"
-        assert [side.at_home() for side in pair.sides] == [set(), set()]
+        assert [side.assigned() for side in pair.sides] == [set(), set()]
         assert pair.target.store.entries(LEDGER) == []
         pair.close()
 
@@ -275,7 +275,7 @@ def test_what_arrives_is_not_seen_and_a_late_commit_is_refused(tmp_path: Path) -
         pair = prepared(tmp_path)
         await pair.begin()
         await pair.copy(whole=True)
-        assert LEDGER not in pair.target.at_home()
+        assert LEDGER not in pair.target.assigned()
         known = await pair.target.call(messages.GetLedger(ledger=LEDGER))
         assert isinstance(known, messages.LedgerInfo)
         assert not known.known

@@ -105,7 +105,7 @@ class Side(Disk):
             raise ConnectionLostError("the worker is gone")
         try:
             message.call = 1
-            reply = self.handlers.answer(message, [os.dup(fd) for fd in fds])
+            reply = self.handlers.handle(message, [os.dup(fd) for fd in fds])
         except Crash:
             self.died()
             raise ConnectionLostError("the worker is gone") from None
@@ -130,8 +130,8 @@ class Side(Disk):
             self.died()
             return []
 
-    def at_home(self) -> set[int]:
-        return {ledger for ledger, _ in self.moves.ledgers_at_home()}
+    def assigned(self) -> set[int]:
+        return {ledger for ledger, _ in self.moves.assigned_ledgers()}
 
 
 class Front:
@@ -144,7 +144,7 @@ class Front:
         self.held = False
 
     async def call(self, message: Message, timeout_s: float | None = None) -> Message:
-        if isinstance(message, messages.HoldLedger):
+        if isinstance(message, messages.PauseLedger):
             self.held = True
         elif isinstance(message, messages.PlaceLedger):
             self.held, self.home = False, message.disk
@@ -239,7 +239,7 @@ class Pair:
 
     def check(self) -> None:
         """One home, and everything that was promised is there."""
-        homes = [side for side in self.sides if LEDGER in side.at_home()]
+        homes = [side for side in self.sides if LEDGER in side.assigned()]
         assert homes == [self.home], [side.uuid for side in homes]
         assert not self.front.held
         [home] = homes

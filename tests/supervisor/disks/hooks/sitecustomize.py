@@ -98,7 +98,7 @@ if "MOVE_POINTS" in os.environ:
     if _role_here in ("worker", "frontend"):
         from bkbox.ipc.handlers import Handlers
 
-        Handlers.answer = _around(Handlers.answer, 1)  # type: ignore[method-assign]
+        Handlers.handle = _around(Handlers.handle, 1)  # type: ignore[method-assign]
     elif _role_here == "repair":
         from bkbox.repair.drain import _Drainer
 

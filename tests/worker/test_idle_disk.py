@@ -56,28 +56,28 @@ class Worker:
 
     def finish(self) -> None:
         """Wait for what is under way behind."""
-        while any(behind.future is not None for behind in self.groups._behind()):
-            for behind in self.groups._behind():
-                if behind.future is not None:
-                    behind.future.exception(30)
-            self.groups.ended()
+        while any(task.future is not None for task in self.groups._tasks()):
+            for task in self.groups._tasks():
+                if task.future is not None:
+                    task.future.exception(30)
+            self.groups.on_background_done()
 
     def turn(self) -> bool:
         """Wait until the groups have something to do, and let them; whether they had."""
         self.finish()
-        wait_us = self.groups.rest_wait_us
+        wait_us = self.groups.idle_wait_us
         if wait_us is None:
             return False
         self.now_us += wait_us
-        self.groups.rest()
+        self.groups.on_idle()
         self.finish()
         return True
 
-    def rest(self) -> None:
+    def prove_idle(self) -> None:
         for _ in range(50):
             if not self.turn():
                 return
-        raise AssertionError("it never rests")
+        raise AssertionError("it is never done")
 
     def active(self) -> set[int]:
         return {ledger for ledger, record in self.store.ledgers() if record.active}
@@ -163,14 +163,14 @@ def test_nothing_is_marked_twice_and_a_rest_unmarks(make: Make) -> None:
         worker.add(1, entry_id)
         worker.add(2, entry_id)
     assert (worker.marks(1), worker.marks(2)) == ([False, True], [True])
-    worker.rest()
+    worker.prove_idle()
     assert not worker.bookie.has_active
     assert worker.active() == set()
     for entry_id in range(5, 10):
         worker.add(1, entry_id)
     assert worker.active() == {1}
     assert (worker.marks(1), worker.marks(2)) == ([False, True, False, True], [True, False])
-    worker.rest()
+    worker.prove_idle()
     worker.lose()
     assert worker.host.report.intact
     assert worker.active() == set()
@@ -184,7 +184,7 @@ def test_a_state_that_changes_keeps_the_mark(make: Make) -> None:
     assert worker.marks(1) == [False, True, True]
     worker.bookie.set_states({1: LedgerRecord(KEY, fenced=True, limbo=True, active=True)})
     worker.groups.go_on()
-    worker.rest()
+    worker.prove_idle()
     assert worker.store.ledger_state(1) == LedgerRecord(KEY, fenced=True, limbo=True)
     assert worker.add(1, 1) == [EFENCED]
     assert worker.active() == set(), "what is refused needs no mark"
@@ -199,7 +199,7 @@ def test_marks_of_a_run_that_was_killed_end_with_the_next_rest(make: Make) -> No
     worker.kill()
     assert worker.host.report.trusted
     assert worker.bookie.has_active
-    worker.rest()
+    worker.prove_idle()
     assert worker.active() == set()
 
 
@@ -216,14 +216,14 @@ def test_after_a_lost_host_marks_stay_until_it_is_settled(make: Make, mode: AckA
     assert worker.host.report.intact
     for _ in range(5):
         worker.now_us += 10 * SECOND_US
-        worker.groups.rest()
+        worker.groups.on_idle()
         worker.finish()
     worker.groups.unmark_all()
-    assert worker.groups.rest_wait_us is None
+    assert worker.groups.idle_wait_us is None
     assert worker.active() == {1, 2}
     worker.store.settle()
     worker.groups.go_on()
-    worker.rest()
+    worker.prove_idle()
     assert worker.active() == set()
 
 
@@ -270,9 +270,9 @@ def test_a_rest_ends_and_leaves_nothing_to_write(make: Make, mode: AckAfter) -> 
     calls = worker.host.files.calls
     for _ in range(1_000):
         worker.now_us += SECOND_US
-        assert worker.groups.rest_wait_us is None
-        worker.groups.rest()
-        worker.groups.ended()
+        assert worker.groups.idle_wait_us is None
+        worker.groups.on_idle()
+        worker.groups.on_background_done()
         worker.finish()
     assert worker.host.files.calls == calls
     mark = read_tail(RealFiles(), worker.host.disk.path)
@@ -286,9 +286,9 @@ def test_a_rest_ends_and_leaves_nothing_to_write(make: Make, mode: AckAfter) -> 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_disk_to_which_nothing_was_ever_written_rests(make: Make, mode: AckAfter) -> None:
     worker = make(mode)
-    worker.rest()
+    worker.prove_idle()
     worker.kill()
-    worker.rest()
+    worker.prove_idle()
     calls = worker.host.files.calls
     worker.now_us += 100 * SECOND_US
     assert not worker.turn()
@@ -298,19 +298,19 @@ def test_a_disk_to_which_nothing_was_ever_written_rests(make: Make, mode: AckAft
 def test_states_are_proved_sooner_than_entries(make: Make) -> None:
     worker = make(AckAfter.SYNC)
     assert worker.add(1, 0) == [EOK]
-    worker.rest()
+    worker.prove_idle()
     assert statuses(worker.bookie, read3(1, flag=FENCE, key=KEY)) == [EOK]
     worker.groups.go_on()
     assert not worker.store.is_proven
-    assert worker.groups.rest_wait_us == 10_000
+    assert worker.groups.idle_wait_us == 10_000
     worker.now_us += 9_999
-    worker.groups.rest()
+    worker.groups.on_idle()
     assert not worker.store.is_proven
     worker.now_us += 1
-    worker.groups.rest()
+    worker.groups.on_idle()
     assert worker.store.is_proven
     assert worker.store.is_durable
-    assert worker.groups.rest_wait_us == 490_000
+    assert worker.groups.idle_wait_us == 490_000
 
 
 def test_nothing_is_proved_that_is_not_durable(make: Make) -> None:
@@ -333,9 +333,9 @@ def test_the_end_of_the_log_is_noted_within_ten_milliseconds(make: Make, mode: A
     worker = make(mode)
     for number in range(3):
         assert worker.add(1, number) == [EOK]
-        assert worker.groups.rest_wait_us in range(10_001)
-        worker.now_us += worker.groups.rest_wait_us or 0
-        worker.groups.rest()
+        assert worker.groups.idle_wait_us in range(10_001)
+        worker.now_us += worker.groups.idle_wait_us or 0
+        worker.groups.on_idle()
         worker.finish()
         mark = read_tail(RealFiles(), worker.host.disk.path, written=True)
         assert mark is not None
@@ -353,13 +353,13 @@ def test_while_a_sync_is_under_way_nothing_is_appended(tmp_path: Path) -> None:
         appends = bench.files.appends
         for _ in range(10):
             now[0] += SECOND_US
-            bench.groups.rest()
-            assert bench.groups.rest_wait_us is None
+            bench.groups.on_idle()
+            assert bench.groups.idle_wait_us is None
         assert bench.files.appends == appends
         bench.files.gate.set()
         bench.until(lambda: bench.codes() == [raw.EOK])
         now[0] += SECOND_US
-        bench.until(lambda: bool(bench.groups.rest()) or bench.groups._rested_at is not None)
+        bench.until(lambda: bool(bench.groups.on_idle()) or bench.groups._idle_at is not None)
         assert bench.store.is_proven
     finally:
         bench.close()
@@ -375,7 +375,7 @@ def test_a_disk_that_is_full_rests_later(make: Make, mode: AckAfter, room: int) 
     worker.add(1, 0)
     worker.add(2, 0)
     worker.host.files.budget = room
-    worker.rest()
+    worker.prove_idle()
     assert worker.store.failed_reason is None
     calls = worker.host.files.calls
     worker.now_us += 100 * SECOND_US
@@ -383,7 +383,7 @@ def test_a_disk_that_is_full_rests_later(make: Make, mode: AckAfter, room: int) 
     assert worker.host.files.calls == calls
     worker.host.files.budget = None
     assert worker.add(1, 1) == [EOK]
-    worker.rest()
+    worker.prove_idle()
     assert worker.store.is_proven
     assert worker.store.due_tail is None
     assert worker.active() == set()
@@ -400,10 +400,10 @@ def test_a_disk_that_fails_at_rest_is_a_failed_disk(make: Make, mode: AckAfter) 
         worker.add(1, 0)
         syncs += 1
         worker.host.files.fail_sync(syncs)
-        worker.rest()
+        worker.prove_idle()
         if worker.store.failed_reason is None:
             break
-        assert worker.groups.rest_wait_us is None
+        assert worker.groups.idle_wait_us is None
         assert worker.add(1, 1) != [EOK]
     assert syncs > 3, "each of the syncs of a rest has to fail once"
 
@@ -422,7 +422,7 @@ def test_a_crash_at_each_step_of_a_rest_loses_nothing_that_is_not_active(
         steps += 1
         worker.host.files.crash_at(steps)
         try:
-            worker.rest()
+            worker.prove_idle()
         except Crash:
             pass
         else:
@@ -436,7 +436,7 @@ def test_a_crash_at_each_step_of_a_rest_loses_nothing_that_is_not_active(
             assert worker.host.report.trusted
         worker.store.settle()
         worker.groups.go_on()
-        worker.rest()
+        worker.prove_idle()
         assert worker.active() == set()
     assert steps > 4
 

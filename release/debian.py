@@ -62,6 +62,6 @@ def _in(root: Path, command: str) -> None:
     settings |= {"PIP_CERT": f"/{certificates.name}", "HOME": "/root", "LANG": "C.UTF-8"}
     settings |= {"DEBIAN_FRONTEND": "noninteractive", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     mounts = f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev"
-    words = " ".join(f"{key}={value}" for key, value in settings.items())
-    script = f'{mounts} && exec env -i {words} chroot {root} sh -c "$1"'
+    arguments = " ".join(f"{key}={value}" for key, value in settings.items())
+    script = f'{mounts} && exec env -i {arguments} chroot {root} sh -c "$1"'
     run("unshare", "--mount", "sh", "-c", script, "sh", command)

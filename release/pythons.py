@@ -42,8 +42,8 @@ def find(version: str) -> Path:
 
 def headers(python: Path) -> tuple[Path, str]:
     """The folder of its C headers, and Debian's name of the machine that it was made for, such as x86_64-linux-gnu."""
-    words = [str(python), "-c", _HEADERS]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=True)
+    arguments = [str(python), "-c", _HEADERS]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, check=True)
     include, machine = done.stdout.splitlines()
     return Path(include), machine
 
@@ -53,8 +53,8 @@ def _candidates(version: str) -> list[str]:
         ["which", "-a", f"python{version}"], capture_output=True, text=True, check=False
     ).stdout.splitlines()
     if shutil.which("uv"):
-        words = ["uv", "python", "find", "--no-project", version]
+        arguments = ["uv", "python", "find", "--no-project", version]
         found += subprocess.run(
-            words, capture_output=True, text=True, check=False
+            arguments, capture_output=True, text=True, check=False
         ).stdout.splitlines()
     return found

@@ -9,7 +9,7 @@ replace     the bookie is gone: all that it has of the ledger is copied to other
 move        as replace, though the bookie is registered; closed ledgers only. No audit plans it: an operator changes a
             ``copy`` or an ``overwrite`` to ``move`` where a bookie does not return what was overwritten (execute.py)
 collect     no action by itself: the bookie's garbage collection has to remove a ledger that no metadata know
-decide      no action by itself: copies differ and nothing says which is right. An operator who knows the right copy
+decide      no action by itself: copies differ and nothing says which is right. An operator that knows the right copy
             changes it to ``overwrite``
 ==========  =========================================================================================================
 

@@ -153,5 +153,5 @@ def _name(annotation: Any) -> str:
 
 
 def json_kind(value: object) -> str:
-    """What a value of ``json.loads`` is, in the words of JSON."""
+    """The type of a value of ``json.loads``, in the terms of JSON."""
     return _KINDS[type(value)]

@@ -141,7 +141,7 @@ class Stream:
         self.end = end
 
     def due_by(self, now: int) -> int:
-        """How many requests of an open loop have been due by then."""
+        """The number of requests of an open loop that have been due by then."""
         if now < self.due_base:
             return 0
         due = int((now - self.due_base) / self.interval)

@@ -248,7 +248,7 @@ def _with_ports(uri: str) -> str:
 
 
 def _parts(uri: str) -> tuple[str, str, str]:
-    """What comes before ZooKeeper's hosts, the hosts, and the rest. No hosts: the URI of something else."""
+    """The prefix of a URI, ZooKeeper's hosts, and the rest. No hosts: the URI of something else."""
     scheme, _, rest = uri.partition(":")
     if scheme == METADATA_STORE:
         prefix = f"{METADATA_STORE}:zk:"

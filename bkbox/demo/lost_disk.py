@@ -62,13 +62,13 @@ async def lose(state: DemoState) -> StepResult:
 
 async def _refuses(state: DemoState, bookie: Bookie) -> None:
     status, text = await bookie.start_refused()
-    said = [line for line in text.splitlines() if line.startswith("error:")]
+    reply = [line for line in text.splitlines() if line.startswith("error:")]
     must(
-        status == _REFUSED and "cookie repair" in text and bool(said),
+        status == _REFUSED and "cookie repair" in text and bool(reply),
         f"{bookie.name} ended with {status}, and does not say what to do: {text}",
     )
     state.output.quote(f"$ bkbox run --config {bookie.config}")
-    state.output.quote(state.cluster.short("\n".join(said)))
+    state.output.quote(state.cluster.short("\n".join(reply)))
     state.output.proved(
         "it refuses, names what differs, and names the one command to run: an empty disk must not pass "
         "for one that never had anything on it"
@@ -93,11 +93,11 @@ async def _ask_in_limbo(state: DemoState, client: Client, bookie: Bookie) -> Non
     output, ledger, count = state.output, state.ledger, state.acknowledged
     chosen = sorted({count // 2, count * 3 // 4, count * 9 // 10})
     replies = await ask(client, bookie.id, ledger, chosen)
-    for entry, said in zip(chosen, replies, strict=True):
+    for entry, reply in zip(chosen, replies, strict=True):
         output.quote(
-            f"read entry {entry} of ledger {ledger}: {describe([(bookie.id, said.answer)])}"
+            f"read entry {entry} of ledger {ledger}: {describe([(bookie.id, reply.answer)])}"
         )
-        must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry that it may have lost")
+        must(reply.answer not in _NEGATIVE, f"{bookie.name} denies an entry that it may have lost")
     output.explain(
         "The answer for an entry that is not back yet is unknown (EUNKNOWN), never 'no such entry': a "
         "reader or a recovery then asks the others and draws no conclusion. Version 2 of the protocol "
@@ -117,9 +117,9 @@ async def _phase_two(state: DemoState, client: Client, bookie: Bookie) -> StepRe
                 copied, moved = limbo.entries_copied, time.monotonic()
             must(time.monotonic() - moved < _STALLED_S, f"repair is stuck: {_blockers(limbo)}")
             advance(copied)
-            for said in await ask(client, bookie.id, ledger, state.sample(range(count), _PROBES)):
-                must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry while in limbo")
-                replies["served" if said.answer is Code.EOK else "unknown"] += 1
+            for reply in await ask(client, bookie.id, ledger, state.sample(range(count), _PROBES)):
+                must(reply.answer not in _NEGATIVE, f"{bookie.name} denies an entry while in limbo")
+                replies["served" if reply.answer is Code.EOK else "unknown"] += 1
             await asyncio.sleep(_POLL_S)
         advance(count)
     took = time.monotonic() - began
@@ -134,7 +134,9 @@ async def _phase_two(state: DemoState, client: Client, bookie: Bookie) -> StepRe
         f"{count - 1} had been acknowledged",
     )
     back = await ask(client, bookie.id, ledger, state.sample(range(count), _SAMPLE_ENTRIES))
-    must(all(said.answer is Code.EOK for said in back), f"{bookie.name} lacks entries after repair")
+    must(
+        all(reply.answer is Code.EOK for reply in back), f"{bookie.name} lacks entries after repair"
+    )
     output.proved(
         f"limbo is empty after {took:.1f} s: recovery has closed the ledger at entry "
         f"{metadata.last_entry} and written {count - limbo.entries_copied:,} of its last entries back, and "

@@ -19,7 +19,7 @@ from bkbox.errors import CallerError
 from bkbox.native import kernel_in_use
 
 _COPIES = 3
-_SPARE_BYTES = 50_000_000
+_FREE_BYTES_MIN = 50_000_000
 """Extra space for indexes, logs and metadata."""
 
 
@@ -71,7 +71,7 @@ async def run_steps(cluster: Cluster, output: Output, source: Source, rng: rando
 
 
 def _require_space(cluster: Cluster, source: Source) -> None:
-    needed = source.size * _COPIES + _SPARE_BYTES
+    needed = source.size * _COPIES + _FREE_BYTES_MIN
     free = shutil.disk_usage(cluster.root).free
     if free < needed:
         raise CallerError(

@@ -239,9 +239,9 @@ class DiskChanges:
                 raise DiskChangeError(f"{disk.path} is the only disk of the bookie")
             if not disk.draining:
                 ledgers = disk.stats.get("ledgers")
-                held = "ledgers" if ledgers is None else counted(ledgers, "ledger")
+                contents = "ledgers" if ledgers is None else counted(ledgers, "ledger")
                 raise DiskChangeError(
-                    f"{disk.path} holds {held} and takes new ones: drain it first (bkbox disk drain {disk.path})"
+                    f"{disk.path} holds {contents} and takes new ones: drain it first (bkbox disk drain {disk.path})"
                 )
             async with bookie.migrator.lock:  # no ledger is migrated to it meanwhile
                 await self._require_empty(disk)

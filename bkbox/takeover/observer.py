@@ -1,4 +1,4 @@
-"""What a conversion reports while it runs."""
+"""Reports of a conversion while it runs."""
 
 from __future__ import annotations
 

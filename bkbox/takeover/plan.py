@@ -52,7 +52,7 @@ class LogFile:
 
 @frozen_struct
 class Cluster:
-    """What the metadata store says: every ledger that exists, and the id of the cluster."""
+    """The content of the metadata store: every ledger that exists, and the id of the cluster."""
 
     ledgers: frozenset[int]
     instance_id: str
@@ -95,7 +95,7 @@ class TakeoverPlan:
 
 
 async def read_cluster(store: MetadataStore, bookie_id: str, port: int) -> Cluster:
-    """What is needed of the metadata store, of a bookie that has to be stopped. BookieRunningError, MetadataError."""
+    """Read what the metadata store has of a bookie that has to be stopped. BookieRunningError, MetadataError."""
     for bookie in await store.bookies():
         if str(bookie) == bookie_id:
             raise BookieRunningError(

@@ -72,7 +72,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 def _refuse_strangers(sock: socket.socket, path: Path, folder_user: int) -> int:
     """The process that listens. Raises AuthenticationError unless it runs as the caller's user, root, or the owner of
-    the socket's folder. Other users who can create sockets there could otherwise receive what operators send."""
+    the socket's folder. Other users with write access there could otherwise receive what operators send."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     pid, user, _group = CREDENTIALS.unpack(raw)
     if user not in (0, os.geteuid(), folder_user):

@@ -22,7 +22,7 @@ health)."""
 
 
 @dataclass(slots=True)
-class _Known:
+class _ProcessTime:
     """A process, and its CPU time at the moment from which its percentage counts."""
 
     process: psutil.Process
@@ -59,7 +59,7 @@ class HostFigures:
     ) -> None:
         self._host = host or HostFiles()
         self._clock = clock
-        self._processes: dict[int, _Known] = {}
+        self._processes: dict[int, _ProcessTime] = {}
         self._places: dict[Path, _Place] = {}
 
     def measured(self, process: Process) -> Process:
@@ -70,7 +70,7 @@ class HostFigures:
         try:
             known = self._processes.get(process.pid)
             if known is None or not known.process.is_running():
-                known = self._processes[process.pid] = _Known(psutil.Process(process.pid))
+                known = self._processes[process.pid] = _ProcessTime(psutil.Process(process.pid))
             of_host = known.process
             with of_host.oneshot():
                 times = of_host.cpu_times()

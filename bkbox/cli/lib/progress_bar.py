@@ -96,7 +96,7 @@ class ByteProgress:
         self._task: Any = None
         self._stage = ""
         self._done = self._total = 0
-        self._told_s = self._began_s = time.monotonic()
+        self._reported_s = self._began_s = time.monotonic()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -138,8 +138,8 @@ class ByteProgress:
         self._done += count
         if self._bar is not None:
             self._bar.update(self._task, advance=count)
-        elif time.monotonic() - self._told_s >= _EVERY_S:
-            self._told_s = time.monotonic()
+        elif time.monotonic() - self._reported_s >= _EVERY_S:
+            self._reported_s = time.monotonic()
             line = f"{self._stage}: {size(self._done)} of {size(self._total)}"
             if self._done:
                 passed_s = time.monotonic() - self._began_s

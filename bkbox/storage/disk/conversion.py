@@ -32,7 +32,7 @@ class Phase(StrEnum):
 
 @frozen_struct
 class Conversion:
-    """How far a conversion is. ``losses``: what was found missing, as text. ``fence_all``: every ledger is fenced,
+    """The progress of a conversion. ``losses``: what was found missing, as text. ``fence_all``: every ledger is fenced,
     because the states of ledgers could not be read.
     """
 

@@ -228,6 +228,9 @@ class Pair:
         await self.target.call(
             messages.StartImport(ledger=LEDGER, state=known.state, payload=known.payload)
         )
+        self.since = (
+            messages.EVERYTHING
+        )  # the target has forgotten what arrived before, as the drain job knows
 
     async def move(self) -> bool:
         moved = await self.migrator.move(LEDGER, self.source, self.target, self.since)

@@ -36,17 +36,20 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class RateReport:
-    """Requests per second that were asked for and that were answered, up to the last response. ``drain_s``: how long
-    the bookie needed, after the measured time, for what was due; ``unanswered``: requests without a response even then.
-    ``deepest_backlog``: the most requests that were due and not answered at one time. ``is_reached``: the bookie
-    keeps up. ``late_us``: how late the load generator sent requests that it could have sent, percentile by percentile;
-    ``is_late``: so late that it is a quarter, or more, of the latency at p99 or p99.9."""
+    """Requests per second that were asked for and that were answered with EOK, up to the last response.
+
+    ``drain_s``: how long the bookie needed, after the measured time, for what was due; ``unanswered``: requests without
+    a response even then; ``refused``: requests answered with an error. ``deepest_backlog``: the most requests that were
+    due and not answered at one time. ``is_reached``: the bookie keeps up, and refuses nothing. ``late_…``: how late the
+    load generator sent requests that it could have sent, by percentile; ``is_late``: so late that it is a quarter, or
+    more, of the latency at p99 or p99.9."""
 
     asked_per_s: int
     achieved_per_s: float
     is_reached: bool
     drain_s: float
     unanswered: int
+    refused: int
     deepest_backlog: int
     late_p50_us: float
     late_p99_us: float
@@ -88,7 +91,8 @@ class OpenLoop:
         with _precise_timers():
             deepest = self._load.run_paced(self._end + int(drain * _S))
         now = time.perf_counter_ns()
-        answered = sum(stream.responded for stream in self._streams)
+        refused = sum(sum(stream.codes[1:]) for stream in self._streams)
+        answered = sum(stream.responded for stream in self._streams) - refused
         unanswered = sum(stream.give_up(now) for stream in self._streams)
         drain_s = max(now - self._end, 0) / _S
         seconds = self._seconds + drain_s
@@ -99,9 +103,12 @@ class OpenLoop:
         return seconds, RateReport(
             asked_per_s=self._rate.per_s,
             achieved_per_s=answered / seconds,
-            is_reached=unanswered == 0 and drain_s <= max(_DRAIN_S, _DRAIN_SHARE * self._seconds),
+            is_reached=unanswered == 0
+            and refused == 0
+            and drain_s <= max(_DRAIN_S, _DRAIN_SHARE * self._seconds),
             drain_s=drain_s,
             unanswered=unanswered,
+            refused=refused,
             deepest_backlog=deepest,
             late_p50_us=lateness.percentile(50) / 1000,
             late_p99_us=lateness.percentile(99) / 1000,

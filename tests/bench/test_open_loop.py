@@ -156,4 +156,19 @@ def test_a_rate_that_is_not_reached_is_said_so(monkeypatch: pytest.MonkeyPatch) 
         )
     assert done.exit_code == 0, done.output
     assert "the bookie cannot take this rate: 0 of 100 requests per second" in done.output
-    assert "10 were not answered" in done.output
+    assert "10 were not answered, 0 were refused" in done.output
+
+
+def test_a_bookie_that_refuses_does_not_reach_the_rate() -> None:
+    def answer(request: v2.Request) -> v2.Response:
+        assert isinstance(request, v2.AddRequest)
+        code = Code.EOK if request.entry_id % 2 else Code.ETOOMANYREQUESTS
+        return v2.AddResponse(2, code, request.ledger_id, request.entry_id)
+
+    with server(answer) as refusing, Load((HOST, refusing), 10.0) as load:
+        adds = load.add(ADD, Shape(1, 1, 100, 10), LEDGER)
+        loop = OpenLoop(load, Rate(200, 0.0), adds, (), 0.0, 0.1)
+        loop.warm_up()
+        seconds, report = loop.measure()
+    assert (report.refused, report.is_reached) == (10, False)
+    assert measured(adds, seconds).requests == 10

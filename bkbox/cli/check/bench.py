@@ -40,7 +40,7 @@ _COLUMNS = (
     *("", "per second", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "max ms"),
     *("requests", "MB/s"),
 )
-_WINDOW, _RATE_WINDOW = 256, 4096
+_WINDOW, _RATE_WINDOW = 256, 1024
 _RATE_MAX = 10_000_000
 _STATUS_S = 10.0
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -466,7 +466,8 @@ def _show_rate(report: RateReport) -> list[tuple[str, object]]:
     else:
         verdict = (
             f"the bookie cannot take this rate: {achieved} of {asked} requests per second; "
-            f"{report.drain_s:.2f} s after the last was due {report.unanswered:,} were not answered"
+            f"{report.drain_s:.2f} s after the last was due {report.unanswered:,} were not answered, "
+            f"{report.refused:,} were refused"
         )
     late = (report.late_p50_us, report.late_p99_us, report.late_p999_us, report.late_max_us)
     p50, p99, p999, largest = (f"{each / 1000:,.3f}" for each in late)

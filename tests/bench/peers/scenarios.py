@@ -29,6 +29,9 @@ RATE_READS = 0.1
 RATE_ENTRIES = 16_000
 """To be read, over all ledgers."""
 
+RATE_IN_FLIGHT = 4096
+"""Java's bookie refuses adds from 10,000 in flight on (maxPendingAddRequestsPerThread)."""
+
 MAXIMUM_OF = "java-journal"
 """The bookie whose maximum decides about the rates that are a share."""
 
@@ -139,11 +142,12 @@ def _rate_load(rate: float, size: int, ledgers: int) -> RateLoad:
     pace = f"{share:.0%} of Java's maximum" if share is not None else f"{per_s:,}/s"
     payload = "1 KiB" if size == 1024 else f"{size} bytes"
     name = f"rate {pace}, {payload}, {ledgers:,} ledger{'s' * (ledgers > 1)}"
-    shape = Shape(ledgers, 1 if ledgers == 1 else 16, 4096, size)
+    connections = 1 if ledgers == 1 else 16
+    shape = Shape(ledgers, connections, RATE_IN_FLIGHT // connections, size)
     command = (
         f"bkbox bench bookie --rate {per_s if share is None else 'N'} --reads {RATE_READS:.0%} "
         f"--entries {RATE_ENTRIES} --ledgers {shape.ledgers} --connections {shape.connections} "
-        f"--size {size} --seconds {RATE_SECONDS:g}"
+        f"--window {shape.window} --size {size} --seconds {RATE_SECONDS:g}"
     )
     plan = Plan("adds", shape, RATE_SECONDS, WARMUP_S, RATE_ENTRIES, 0.0, 30.0)
     return RateLoad(name, command, plan, per_s, share, 0.5 if share is None else 2.0)

@@ -45,6 +45,7 @@ def test_the_list_of_breaks() -> None:
     assert listed == [{"name": each.name, "words": each.words} for each in BREAKS]
 
 
+@pytest.mark.slow
 def test_a_seed_that_holds_as_a_document() -> None:
     words = ("--seed", quick(), "-o")
     result = sim(*words, "json", "--trace")
@@ -60,6 +61,7 @@ def test_a_seed_that_holds_as_a_document() -> None:
     assert again["totals"]["events"] == said["totals"]["events"]
 
 
+@pytest.mark.slow
 def test_a_break_that_is_noticed_as_lines_and_as_a_document() -> None:
     words = ("--seeds", "20", "--seed", "1", "--break", "no-cas", "--no-shrink")
     result = sim(*words, "-o", "json")

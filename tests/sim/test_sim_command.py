@@ -84,6 +84,7 @@ def test_a_break_that_is_noticed_as_lines_and_as_a_document() -> None:
     assert lines[-1].endswith(" --break no-cas")
 
 
+@pytest.mark.slow
 def test_every_break_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     some = {name: BY_NAME[name] for name in ("no-cas", "no-phase-one")}  # all of them take long
     monkeypatch.setattr("proof.cli.sim.BY_NAME", some)

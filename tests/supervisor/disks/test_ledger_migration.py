@@ -104,8 +104,19 @@ def crash_points(folder: Path, side: int) -> int:
     return counted
 
 
-@pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("side", "mode"),
+    [
+        pytest.param(
+            side,
+            mode,
+            marks=[] if side == number % 2 else pytest.mark.slow,
+            id=f"{'target' if side else 'source'}-{mode}",
+        )
+        for number, mode in enumerate(MODES)
+        for side in (0, 1)
+    ],
+)
 def test_a_worker_dies_at_any_change(tmp_path: Path, side: int, mode: AckAfter) -> None:
     points = crash_points(tmp_path / "count", side)
     assert points > 10

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from bkbox.audit.judgement import Copy
 from bkbox.audit.rows import Divergent
+from bkbox.base.commandline import plain_command
 from bkbox.base.ids import bookie_id, ledger_id
 from bkbox.base.text import counted, quoted
 from bkbox.errors import ConfigError, InvalidIdError, OperatorError
@@ -113,7 +114,8 @@ def _steps(folder: Path) -> Iterator[Step]:
         for bookie in row.gone:
             yield Step(Action.REPLACE, row.ledger_id, bookie, 0, -1, 0, "", "the bookie is gone")
     for row in _rows(folder, "orphaned"):
-        why = "no metadata know it: bkbox gc run, or Java's garbage collection"
+        collection = plain_command("gc", "run")
+        why = f"no metadata know it: `{collection}` on that bookie's host, or Java's garbage collection"
         yield Step(Action.COLLECT, row.ledger_id, row.bookie, 0, row.last_entry, 0, "", why)
 
 

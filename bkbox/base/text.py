@@ -8,8 +8,18 @@ from datetime import datetime
 from enum import Enum
 from pathlib import PurePath
 
-_RATE = re.compile(r"(\d+)(B|KiB|MiB|GiB)(/s)?", re.IGNORECASE | re.ASCII)
-_SHIFTS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30}
+_RATE = re.compile(r"(\d+) ?([kmg]?i?b)(?:/s)?", re.IGNORECASE | re.ASCII)
+_UNITS = {
+    "GiB": 1 << 30,
+    "GB": 1_000_000_000,
+    "MiB": 1 << 20,
+    "MB": 1_000_000,
+    "KiB": 1 << 10,
+    "kB": 1_000,
+    "B": 1,
+}
+_SIZES = {name.lower(): size for name, size in _UNITS.items()}
+UNLIMITED = "unlimited"
 
 _IRREGULAR = {"entry": "entries", "copy": "copies"}
 
@@ -48,19 +58,29 @@ def moment(wall_ms: int) -> str:
 
 
 def rate_of(text: str) -> int:
-    """Bytes per second of a rate as an operator types it: ``50MiB``; 0 for ``none`` and ``0``, which are no limit.
+    """Bytes per second of a rate as an operator types it: ``20MB/s``, ``20MiB/s``, ``20MiB``; 0 for ``unlimited`` and
+    ``0``.
 
     Raises ValueError with what to type.
     """
-    if text in ("none", "0"):
+    if text in (UNLIMITED, "0"):
         return 0
     found = _RATE.fullmatch(text)
-    if found is None:
-        hint = f"; {text} bytes per second are {text}B" if text.isdecimal() else ""
+    size = None if found is None else _SIZES.get(found[2].lower())
+    if found is None or size is None:
+        hint = f"; {text} bytes per second are {text}B/s" if text.isdecimal() else ""
         raise ValueError(
-            f"{text} is not a rate: write it as 50MiB or 800KiB (per second), or none for no limit{hint}"
+            f"{text} is not a rate: write it as 20MB/s or 20MiB/s (B, kB, MB, GB, KiB, MiB, GiB), or {UNLIMITED}{hint}"
         )
-    return int(found[1]) << _SHIFTS[found[2].upper()]
+    return int(found[1]) * size
+
+
+def rate_text(bytes_per_second: int) -> str:
+    """A rate in its largest whole unit, as ``rate_of`` reads it: ``20MB/s``; ``unlimited`` for 0."""
+    if not bytes_per_second:
+        return UNLIMITED
+    unit = next(name for name, size in _UNITS.items() if bytes_per_second % size == 0)
+    return f"{bytes_per_second // _UNITS[unit]}{unit}/s"
 
 
 def quoted(value: object) -> str:

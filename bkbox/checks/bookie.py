@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from bkbox.api.admin.status import DiskStatus, Process, Status
 from bkbox.api.admin.status_parts import STOPPED, WAITS_FOR_DISK
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted, moment, quoted
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.checks import registry
@@ -106,7 +107,7 @@ def _disk(disk: DiskStatus, status: Status) -> Iterator[Finding]:
         yield registry.DISK.fail(f"{name} is {disk.state}: {disk.reason}", disk.path)
     reasons = [reason for reason in disk.read_only if reason in _SPACE_REASONS]
     if reasons:
-        yield registry.SPACE.warn(
+        yield registry.NO_SPACE.warn(
             f"{name} takes no entries for lack of room: {', '.join(reasons)}", disk.path
         )
     elif disk.read_only:
@@ -174,9 +175,7 @@ def _limbo(status: Status) -> Iterator[Finding]:
         stuck = f", {len(limbo.blockers)} of them stuck" if limbo.blockers else ""
         yield registry.LIMBO.warn(
             f"{counted(limbo.ledgers, 'ledger', 'are')} in limbo{stuck}: repair is at work",
-            command=None
-            if limbo.job is None
-            else f"bkbox job watch {limbo.job} --config {{config}}",
+            command=None if limbo.job is None else str(bookie_command("job", "watch", limbo.job)),
         )
     else:
         yield registry.LIMBO.ok("no ledger is in limbo")
@@ -190,7 +189,7 @@ def _limbo(status: Status) -> Iterator[Finding]:
 
 def _copies(status: Status) -> Iterator[Finding]:
     copies = status.copies
-    command = None if copies.job is None else f"bkbox job show {copies.job} --config {{config}}"
+    command = None if copies.job is None else str(bookie_command("job", "show", copies.job))
     if copies.short:
         yield registry.COPIES.warn(
             f"{counted(copies.short, 'copy', 'are')} short: the metadata says that these entries are here, and they "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
+from bkbox.base.commandline import bookie_command, cluster_command
 from bkbox.base.ids import BookieId
 from bkbox.checks.registry import COOKIES, METADATA_STORE, POWER, Finding
 from bkbox.config.schema import Config
@@ -44,11 +45,11 @@ async def store(
             "it is registered and does not run here: another process with this id is alive, or its session has not "
             "ended yet"
         )
-        command = f"bkbox cluster list --metadata '{config.metadata}'"
+        command = str(cluster_command("cluster", "list"))
         found.append(METADATA_STORE.warn(text, config.bookie_id, command))
     elif running and not registered:
         text = "the bookie runs and is not registered: no new ledger comes to it; it registers again by itself"
-        command = "bkbox status --config {config}"
+        command = str(bookie_command("status"))
         found.append(METADATA_STORE.warn(text, config.bookie_id, command))
     cookies, folders = await _cookies(config, unusable)
     return [*found, *cookies, *await _power(config, wait_s)], folders

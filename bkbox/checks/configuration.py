@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bkbox.api.admin.socket_path import admin_socket_path
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import error_text
 from bkbox.checks.registry import CONFIGURATION, LEFTOVERS, PORT, Finding
 from bkbox.config import load as configuration
@@ -86,7 +87,7 @@ def port(config: Config, listen: str | None, *, running: bool) -> Iterator[Findi
         yield PORT.warn(
             f"clients are told this name (`advertised_host`), which cannot be resolved here: {error.strerror or error}",
             host,
-            "bkbox config explain advertised_host --config {config}",
+            str(bookie_command("config", "explain", "advertised_host")),
         )
 
 

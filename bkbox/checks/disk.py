@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bkbox.base.commandline import bookie_command, plain_command
 from bkbox.base.host.blocks import device_of
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
@@ -55,7 +56,7 @@ def _folder(
         yield registry.DISK.fail(
             "there is no such folder: the disk is not mounted, or lost",
             where,
-            f"mount {folder}; if it is lost: bkbox cookie repair --config {{config}}",
+            f"mount {folder}; if it is lost: {bookie_command('cookie', 'repair')}",
         )
         return
     identity = read_identity(files, folder)
@@ -63,11 +64,11 @@ def _folder(
         yield registry.DISK.fail(
             "it is not prepared as a disk of a bookie, or another disk is mounted there",
             where,
-            "bkbox cookie verify --config {config}",
+            str(bookie_command("cookie", "verify")),
         )
     else:
         yield registry.DISK.ok(f"disk {identity.uuid} of {identity.bookie_id}", where)
-    yield from _owner(folder)
+    yield from _owner(config, folder)
     yield from file_system(host, folder)
     yield from file_system_errors(host, folder)
     yield from _space(config, folder)
@@ -77,7 +78,7 @@ def _folder(
     yield from _leftovers(folder, running=running)
 
 
-def _owner(folder: Path) -> Iterator[Finding]:
+def _owner(config: Config, folder: Path) -> Iterator[Finding]:
     found, where = folder.stat(), str(folder)
     if found.st_mode & 0o007:
         yield registry.PERMISSIONS.warn(
@@ -90,7 +91,7 @@ def _owner(folder: Path) -> Iterator[Finding]:
             f"it belongs to the user with id {found.st_uid}, and this is run by {os.geteuid()}: what is said here of "
             "access may not be true for the bookie",
             where,
-            f"sudo -u '#{found.st_uid}' bkbox doctor --config {{config}}",
+            f"sudo -u '#{found.st_uid}' {plain_command('doctor', '--config', os.path.abspath(config.path))}",
         )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield registry.PERMISSIONS.fail("it cannot be written to", where, f"chmod u+rwx {folder}")

@@ -17,7 +17,7 @@ from bkbox.base.host.files import HostFiles
 from bkbox.checks import cluster, configuration, disk, registry
 from bkbox.checks import host as host_checks
 from bkbox.checks.bookie import of_status
-from bkbox.checks.registry import Finding, filled
+from bkbox.checks.registry import Finding
 from bkbox.config import load, metadata_uri
 from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, BookieNotRunningError, BookieUnresponsiveError
@@ -34,8 +34,7 @@ def examine(
     """
     refused = list(configuration.values(path, environ))
     if refused:
-        found = [*refused, host_checks.kernel(kernel_in_use()), *_host(host, None)]
-        return filled(found, str(path), "")
+        return [*refused, host_checks.kernel(kernel_in_use()), *_host(host, None)]
     config = load.load(path, environ)
     status, own = _status(config)
     alive = status is not None or any(finding.verdict == "fail" for finding in own)
@@ -65,7 +64,7 @@ def examine(
         others.append(host_checks.kernel(kernel_in_use()))
     others += _host(host, status)
     findings = [each for each in findings if not _is_redundant(each, others, folders)]
-    return filled([*findings, *others], str(config.path), config.metadata)
+    return [*findings, *others]
 
 
 def _is_redundant(each: Finding, others: list[Finding], folders: Collection[str]) -> bool:

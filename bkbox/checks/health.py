@@ -16,7 +16,7 @@ from itertools import groupby
 from bkbox.api.admin.status import Status
 from bkbox.checks import registry
 from bkbox.checks.bookie import of_status
-from bkbox.checks.registry import Finding, Verdict, filled, worst
+from bkbox.checks.registry import Finding, Verdict, worst
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class Health:
     checks: tuple[Check, ...] = ()
 
 
-def health_of(status: Status, probes: Sequence[Probe], config: str) -> Health:
-    """/healthz. ``probes``: the last one of each disk; ``config``: the configuration file, for the commands."""
+def health_of(status: Status, probes: Sequence[Probe]) -> Health:
+    """/healthz. ``probes``: the last one of each disk."""
     found = [each for each in of_status(status) if registry.HEALTHZ in each.views]
     found += map(_probed, probes)
     return Health(
         worst(found),
         tuple(
             Check(f"{each.check} {each.about}".rstrip(), each.verdict, each.why, each.command)
-            for each in filled(found, config, status.metadata.uri)
+            for each in found
         ),
     )
 

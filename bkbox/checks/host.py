@@ -20,7 +20,7 @@ DIRTY_BYTES_MAX = 2 << 30
 CLOCK_ERROR_MAX_S = 1.0
 
 _CACHE = {True: " with a volatile cache", False: " without a volatile cache", None: ""}
-_RAISE = "raise the limit before bkbox run, or with LimitNOFILE=131072 in its unit"
+_RAISE = "raise the limit before the bookie is started, or with LimitNOFILE=131072 in its unit"
 
 _THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
+
+from bkbox.base.commandline import CommandLine, bookie_command, cluster_command
+
+ABOUT = "ABOUT"
+"""Stands in a remedy for what the finding is about."""
 
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -34,35 +40,28 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``severity``: the worst that it says; ``remedy``: what to run first, with ``{names}`` (filled), unless a finding
-    has a command of its own; ``needs``: what it looks at; ``views``: which of them show it."""
+    """``severity``: the worst that it says; ``remedy``: what to run first, unless a finding has a
+    command of its own; ``needs``: what it looks at; ``views``: which of them show it."""
 
     scope: str
     needs: str
     id: str
     severity: Verdict
     meaning: str
-    remedy: str
+    remedy: str | CommandLine
     views: tuple[str, ...]
 
     def ok(self, why: str, about: str = "") -> Finding:
         return Finding(self.id, about, "ok", why)
 
     def warn(self, why: str, about: str = "", command: str | None = None) -> Finding:
-        return Finding(self.id, about, "warn", why, self.remedy if command is None else command)
+        if command is None:
+            command = str(self.remedy).replace(ABOUT, shlex.quote(about))
+        return Finding(self.id, about, "warn", why, command)
 
     def fail(self, why: str, about: str = "", command: str | None = None) -> Finding:
         assert self.severity == "fail", self.id
         return replace(self.warn(why, about, command), verdict="fail")
-
-
-def filled(findings: Iterable[Finding], config: str, metadata: str) -> list[Finding]:
-    """With what stands for ``{config}``, ``{metadata}`` and ``{about}`` in their commands."""
-    found = []
-    for each in findings:
-        command = each.command.replace("{config}", config).replace("{metadata}", metadata)
-        found.append(replace(each, command=command.replace("{about}", each.about)))
-    return found
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
@@ -75,7 +74,13 @@ CHECKS: dict[str, Check] = {}
 
 
 def _check(
-    scope: str, needs: str, name: str, severity: Verdict, meaning: str, remedy: str, *views: str
+    scope: str,
+    needs: str,
+    name: str,
+    severity: Verdict,
+    meaning: str,
+    remedy: str | CommandLine,
+    *views: str,
 ) -> Check:
     assert name not in CHECKS, name
     CHECKS[name] = Check(scope, needs, name, severity, meaning, remedy, views)
@@ -85,9 +90,9 @@ def _check(
 # fmt: off
 _running = partial(_check, "bookie", "a running bookie")
 BOOKIE = _running("bookie", "fail", "it does not run, or is starting or stopping",
-    "bkbox run --config {config}", READYZ, HEALTHZ, HEALTH, DOCTOR)
+    bookie_command("run"), READYZ, HEALTHZ, HEALTH, DOCTOR)
 PROGRESS = _running("progress", "fail", "a process has made no progress for seconds",
-    "bkbox status --config {config}", READYZ, HEALTHZ, HEALTH, STATUS, DOCTOR)
+    bookie_command("status"), READYZ, HEALTHZ, HEALTH, STATUS, DOCTOR)
 FRONTEND = _running("frontend", "fail", "the front-end is being started again",
     "journalctl -u bkbox -p warning", READYZ, HEALTHZ, HEALTH)
 REPAIR = _running("repair", "warn", "the repair worker is being started again",
@@ -97,81 +102,81 @@ RESTARTS = _running("processes", "warn", "a process was started again since the 
 VERSION = _running("version", "warn", "the bookie runs another version than is installed",
     "systemctl restart bkbox", DOCTOR)
 WRITABLE = _running("writable", "warn", "the bookie takes no writes",
-    "bkbox status --config {config}", HEALTHZ, HEALTH, DOCTOR)
+    bookie_command("status"), HEALTHZ, HEALTH, DOCTOR)
 READ_ONLY = _running("read-only", "warn", "an operator made the bookie or a disk read-only",
-    "bkbox bookie read-only off --config {config}", STATUS)
+    bookie_command("bookie", "read-only", "off"), STATUS)
 JOB = _running("job", "warn", "a job failed, is blocked or makes no progress",
-    "bkbox job list --config {config}", STATUS)
-LIMBO = _running("limbo", "warn", "ledgers are in limbo", "bkbox job list --config {config}", HEALTHZ, HEALTH, STATUS)
+    bookie_command("job", "list"), STATUS)
+LIMBO = _running("limbo", "warn", "ledgers are in limbo", bookie_command("job", "list"), HEALTHZ, HEALTH, STATUS)
 COPIES = _running("copies", "warn", "entries that this bookie has to hold are missing here",
-    "bkbox job list --config {config}", HEALTHZ, HEALTH, STATUS)
+    bookie_command("job", "list"), HEALTHZ, HEALTH, STATUS)
 UNCHECKED = _running("unchecked copies", "warn", "the bookie was away, and is still comparing what it has to hold",
-    "bkbox job list --config {config}", HEALTH)
+    bookie_command("job", "list"), HEALTH)
 BLOCKED = _running("blocked", "warn", "a ledger in limbo cannot be repaired without help",
-    "bkbox ledger end --stuck --dry-run --config {config}", DOCTOR)
-QUOTA = _running("quota", "warn", "an owner is over its quota", "bkbox top --by owner --metadata '{metadata}'", STATUS)
+    cluster_command("ledger", "end", "--stuck", "--dry-run"), DOCTOR)
+QUOTA = _running("quota", "warn", "an owner is over its quota", cluster_command("top", "--by", "owner"), STATUS)
 USE = _running("use of owners", "warn", "what the ledgers of owners take could not be found out",
-    "bkbox cluster info --metadata '{metadata}'", STATUS)
+    cluster_command("cluster", "info"), STATUS)
 
 _disk = partial(_check, "disk", "a running bookie")
 DISK = _check("disk", "the configuration file, disks; or a running bookie", "disk", "fail",
     "a disk is out of service, not mounted, not prepared, or shares its device",
-    "bkbox disk list --config {config}", HEALTHZ, HEALTH, STATUS, DOCTOR)
-NO_DISK = _disk("disks", "fail", "no disk is in service", "bkbox disk list --config {config}", READYZ)
+    bookie_command("disk", "list"), HEALTHZ, HEALTH, STATUS, DOCTOR)
+NO_DISK = _disk("disks", "fail", "no disk is in service", bookie_command("disk", "list"), READYZ)
 UNLISTED = _disk("unlisted disk", "warn", "the ledgers of a disk are not known: no new ledgers",
-    "bkbox disk list --config {config}", STATUS)
-SPACE = _disk("room", "warn", "a disk takes no entries for lack of room",
-    "bkbox gc run --config {config}", HEALTHZ, STATUS)
+    bookie_command("disk", "list"), STATUS)
+NO_SPACE = _disk("room", "warn", "a disk takes no entries for lack of room",
+    bookie_command("gc", "run"), HEALTHZ, STATUS)
 READ_ONLY_DISK = _disk("read-only disk", "warn", "a disk takes no entries, by request or while it drains",
-    "bkbox disk list --config {config}", HEALTHZ)
+    bookie_command("disk", "list"), HEALTHZ)
 DEVICE = _disk("device", "warn", "the device or its file system has had errors",
-    "bkbox disk replace {about} NEW_FOLDER --config {config}", HEALTHZ, STATUS)
+    bookie_command("disk", "replace", ABOUT, "NEW_FOLDER"), HEALTHZ, STATUS)
 SEGMENTS = _disk("segments", "warn", "parts of segments cannot be read",
-    "bkbox scrub run --config {config}", HEALTHZ, STATUS)
+    bookie_command("scrub", "run"), HEALTHZ, STATUS)
 PROBE = _disk("write and read", "fail", "what is written to a disk does not come back",
-    "bkbox disk list --config {config}", HEALTHZ)
+    bookie_command("disk", "list"), HEALTHZ)
 
 _folder = partial(_check, "disk", "the configuration file, disks")
 PERMISSIONS = _folder("permissions", "fail", "others may read a disk, or the bookie cannot write to it",
-    "chmod u+rwx,o-rwx {about}", DOCTOR)
+    "chmod u+rwx,o-rwx ABOUT", DOCTOR)
 FILE_SYSTEM = _folder("file system", "fail", "the file system does not keep what is synced, or has had errors",
     "dmesg --ctime | tail", DOCTOR, SELFTEST)
-SPACE = _folder("space", "fail", "few bytes or inodes are free", "bkbox gc status --config {config}", DOCTOR)
-LOCK = _folder("lock", "fail", "another process holds a disk", "ps -o pid,ppid,args -p {pid}", DOCTOR)
+SPACE = _folder("space", "fail", "few bytes or inodes are free", bookie_command("gc", "status"), DOCTOR)
+LOCK = _folder("lock", "fail", "another process holds a disk", "ps -o pid,ppid,args -p PID", DOCTOR)
 LAST_STOP = _folder("last stop", "warn", "the last stop was not in order: the next start looks for losses",
-    "bkbox run --config {config}", DOCTOR)
-LEFTOVERS = _folder("leftovers", "warn", "files that are not bkbox's, or interrupted changes", "ls -la {about}", DOCTOR)
+    bookie_command("run"), DOCTOR)
+LEFTOVERS = _folder("leftovers", "warn", "files that are not bkbox's, or interrupted changes", "ls -la ABOUT", DOCTOR)
 _tested = partial(_check, "disk", "disks, which it writes to")
-FLUSHES = _tested("flushes", "fail", "syncs do not reach the device as flushes", "findmnt -T {about}", SELFTEST)
+FLUSHES = _tested("flushes", "fail", "syncs do not reach the device as flushes", "findmnt -T ABOUT", SELFTEST)
 KILLED = _tested("killed writer", "fail", "synced blocks are gone after a kill", "dmesg --ctime | tail", SELFTEST)
 
 _file = partial(_check, "configuration", "the configuration file")
 CONFIGURATION = _check("configuration", "the configuration file; or a running bookie", "configuration", "fail",
     "a start would refuse the configuration file, or what it names",
-    "bkbox config validate --config {config}", HEALTHZ, STATUS, DOCTOR)
+    bookie_command("config", "validate"), HEALTHZ, STATUS, DOCTOR)
 PORT = _file("port", "fail", "the port is taken, does not answer, or its advertised name does not resolve",
-    "ss -ltnp 'sport = :{port}'", DOCTOR)
+    "ss -ltnp 'sport = :PORT'", DOCTOR)
 _values = partial(_check, "configuration", "a running bookie")
 HTTP_TLS = _values("http_tls", "warn", "the admin API is reachable from other hosts and not encrypted",
-    "bkbox config explain http_tls --config {config}", STATUS)
+    bookie_command("config", "explain", "http_tls"), STATUS)
 ACK_AFTER = _values("ack_after", "warn", "entries are acknowledged before they are synced",
-    "bkbox config explain ack_after --config {config}", STATUS)
+    bookie_command("config", "explain", "ack_after"), STATUS)
 
 _cluster = partial(_check, "cluster", "the configuration file, metadata store")
 METADATA_STORE = _cluster("metadata store", "fail", "it does not answer, is slow, or disagrees about what runs",
-    "bkbox cluster info --metadata '{metadata}'", DOCTOR)
+    cluster_command("cluster", "info"), DOCTOR)
 METADATA = _check("cluster", "a running bookie", "metadata", "fail",
     "the bookie is not registered in the metadata store",
-    "bkbox cluster info --metadata '{metadata}'", READYZ, HEALTHZ, STATUS)
+    cluster_command("cluster", "info"), READYZ, HEALTHZ, STATUS)
 COOKIES = _check("cluster", "the configuration file, disks, metadata store; or a running bookie", "cookies", "fail",
     "the cookies of disks, metadata store and configuration differ",
-    "bkbox cookie verify --config {config}", HEALTHZ, STATUS, DOCTOR)
+    bookie_command("cookie", "verify"), HEALTHZ, STATUS, DOCTOR)
 UNCOMPARED = _check("cluster", "a running bookie", "uncompared cookies", "warn", "the cookies could not be compared",
-    "bkbox cookie verify --config {config}", STATUS)
+    bookie_command("cookie", "verify"), STATUS)
 POWER = _cluster("power", "warn", "one power cut takes all bookies, and `ack_after = write`",
-    "bkbox config explain ack_after --config {config}", DOCTOR)
+    bookie_command("config", "explain", "ack_after"), DOCTOR)
 REPLICAS = _cluster("replicas", "warn", "ledgers lack replicas",
-    "bkbox autorecovery list --metadata '{metadata}'", HEALTH)
+    cluster_command("autorecovery", "list"), HEALTH)
 
 _host = partial(_check, "host", "this host")
 KERNEL = _host("kernel", "warn", "the inner loops are interpreted: slow", "apt install gcc python3-dev", STATUS, DOCTOR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bkbox.api.admin.status import Status
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.text import counted
 from bkbox.checks.registry import REPLICAS, Finding
@@ -22,8 +23,8 @@ def in_cluster(status: Status) -> Iterator[Finding]:
         yield REPLICAS.warn(f"the bookie does not say whether ledgers lack replicas: {why}")
     elif found.under_replicated:
         yield REPLICAS.warn(
-            f"{counted(found.under_replicated, 'ledger', 'lack')} replicas in the cluster: see `bkbox autorecovery "
-            "list`"
+            f"{counted(found.under_replicated, 'ledger', 'lack')} replicas in the cluster: see "
+            f"`{cluster_command('autorecovery', 'list')}`"
         )
 
 
@@ -35,8 +36,8 @@ async def of_bookie(config: Config, wait_s: float) -> list[Finding]:
             async for ledger in opened.under_replication.ledgers():
                 if await _names(opened, ledger, bookie):
                     text = (
-                        f"ledger {ledger} lacks replicas and names this bookie; there may be more: see `bkbox "
-                        "autorecovery list`"
+                        f"ledger {ledger} lacks replicas and names this bookie; there may be more: see "
+                        f"`{cluster_command('autorecovery', 'list')}`"
                     )
                     return [REPLICAS.warn(text)]
     except MetadataError as error:

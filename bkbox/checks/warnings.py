@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.status import Status, StatusWarning
+from bkbox.base.commandline import bookie_command
 from bkbox.base.host import descriptors
 from bkbox.base.limits import DESCRIPTORS_TARGET, FRONTEND_DESCRIPTORS
 from bkbox.base.text import counted
 from bkbox.checks import host, registry
 from bkbox.checks.bookie import of_status
-from bkbox.checks.registry import Finding, filled
+from bkbox.checks.registry import Finding
 from bkbox.config.schema import address_of
 from bkbox.config.values import is_loopback
 from bkbox.jobs.job import JobState
@@ -25,21 +26,20 @@ if TYPE_CHECKING:
 
 def warnings_of(bookie: Supervisor, status: Status) -> tuple[StatusWarning, ...]:
     """``status``: all else of the document."""
-    config = str(bookie.config.path)
     disks = {str(disk.path): disk for disk in bookie.disks}
     found = [*of_status(status), *_of_supervisor(bookie, status)]
     return tuple(
-        _of_disk(each, disks[each.about], config)
+        _of_disk(each, disks[each.about])
         if each.check == registry.DISK.id
         else StatusWarning(each.why, each.command)
-        for each in filled(found, config, bookie.config.metadata)
+        for each in found
         if each.verdict != "ok" and registry.STATUS in each.views
     )
 
 
-def _of_disk(found: Finding, disk: Disk, config: str) -> StatusWarning:
+def _of_disk(found: Finding, disk: Disk) -> StatusWarning:
     """A disk that is not in service, with what comes next."""
-    replace = f"bkbox disk replace {disk.path} NEW_FOLDER --config {config}"
+    replace = str(bookie_command("disk", "replace", disk.path, "NEW_FOLDER"))
     if disk.in_service:
         return StatusWarning(f"{found.why}; the next start treats it as a host crash", replace)
     again = "; it is tried again by itself" if disk.error is not None else ""
@@ -56,7 +56,7 @@ def _of_supervisor(bookie: Supervisor, status: Status) -> Iterator[Finding]:
         if disk.readonly_requests:
             yield registry.READ_ONLY.warn(
                 f"disk {disk.path} takes no entries, as was asked for",
-                command=f"bkbox disk read-only {disk.path} --off --config {{config}}",
+                command=str(bookie_command("disk", "read-only", disk.path, "--off")),
             )
     listen = bookie.config.http_listen
     if status.http and bookie.config.http_tls == "off" and not is_loopback(address_of(listen)[0]):
@@ -74,7 +74,7 @@ def _of_jobs(bookie: Supervisor) -> Iterator[Finding]:
         return
     newest = {(job.kind, *sorted(job.arguments.items())): job for job in bookie.jobs.registry.all()}
     for job in newest.values():
-        show = f"bkbox job show {job.id} --config {{config}}"
+        show = str(bookie_command("job", "show", job.id))
         name = f"job {job.id} ({job.kind.value})"
         if job.state is JobState.FAILED:
             yield registry.JOB.warn(f"{name} failed: {job.error}", command=show)
@@ -82,5 +82,5 @@ def _of_jobs(bookie: Supervisor) -> Iterator[Finding]:
             text = f"{name}: {counted(job.blocked, 'ledger')} cannot go on without help"
             yield registry.JOB.warn(text, command=show)
     for stall in bookie.jobs.stalls():
-        show = f"bkbox job show {stall.job} --config {{config}}"
+        show = str(bookie_command("job", "show", stall.job))
         yield registry.JOB.warn(stall.text, command=None if stall.job is None else show)

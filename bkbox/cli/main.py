@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,6 +26,16 @@ from bkbox.errors import BkboxError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest of the known names, as a question after a sentence; "" if none is near."""
+    from difflib import get_close_matches  # needed after a mistake only
+
+    from bkbox.base.text import quoted
+
+    near = get_close_matches(name, list(known))
+    return f" Did you mean {' or '.join(map(quoted, near))}?" if near else ""
 
 
 class LazyGroup(click.Group):
@@ -49,6 +59,16 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Names the nearest commands where there is no such one: click before 8.4 names none, and later ones know those
+        of a group only that are loaded."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise click.UsageError(f"No such command '{name}'.{did_you_mean(name, self.lazy)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completes from the list: a key press must not import every command."""
@@ -232,11 +252,15 @@ def main() -> None:
       echo hello | bkbox ledger write --metadata sqlite:./cluster.db -e 1 -w 1 -a 1
     """
     warnings.showwarning = _show_warning
-    from bkbox.base import wait_notices  # not needed for `--help`, which has to be fast
+    from bkbox.base import (  # not needed for `--help`, which has to be fast
+        commandline,
+        wait_notices,
+    )
     from bkbox.base.host.descriptors import require_descriptors
     from bkbox.base.limits import DESCRIPTORS_MIN
 
     wait_notices.set_sink(_print_wait)
+    click.get_current_context().call_on_close(commandline.set_origin)
     require_descriptors(DESCRIPTORS_MIN)
     if os.environ.get("BKBOX_CLIENT_FILE"):
         from bkbox.cli.lib import client_file  # few commands need a client

@@ -42,7 +42,7 @@ ENVIRONMENT_PREFIX = "BKBOX_"
 _OTHER_VARIABLES = frozenset(
     {
         *("BKBOX_LEDGER_PASSWORD", "BKBOX_KERNEL", "BKBOX_CLIENT_FILE"),
-        *("BKBOX_BOOKIE", "BKBOX_TOKEN_FILE"),
+        *("BKBOX_BOOKIE", "BKBOX_TOKEN_FILE", "BKBOX_CONFIG"),
     }
 )
 """Environment variables with the prefix that are not keys: commands read them."""

@@ -506,7 +506,8 @@ class LedgerChecked(Message, to="frontend"):
 
 class OpenRepair(Message, to="repair"):
     """The environment and the rate limits of this bookie's jobs; 0: no limit. ``client``: options of the client that
-    reaches other bookies, in addition to those for racks. Descriptors follow by AttachDisk."""
+    reaches other bookies, in addition to those for racks. ``config``: the path of the bookie's configuration, for the
+    commands that jobs suggest. Descriptors follow by AttachDisk."""
 
     bookie: str
     metadata: str
@@ -533,6 +534,7 @@ class OpenRepair(Message, to="repair"):
     compaction_garbage_ratio: float = 1.0
     quotas: list[str] = []  # noqa: RUF012 - never changed
     quota_interval_s: float = 60.0
+    config: str = ""
     client: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted
 from bkbox.errors import EncodingError, JobRefusedError, NoSuchJobError
 from bkbox.jobs.job import Job, JobAction, JobKind, JobState, Rate, from_json, to_json, with_report
@@ -55,7 +56,8 @@ class Registry:
         job = self._jobs.get(number)
         if job is None:
             raise NoSuchJobError(
-                f"there is no job {number}, or it ended long ago: `bkbox job list` shows those there are"
+                f"there is no job {number}, or it ended long ago: `{bookie_command('job', 'list')}` shows those there "
+                "are"
             )
         return job
 
@@ -79,7 +81,7 @@ class Registry:
         for job in self.active():
             if _same(job, kind, arguments):
                 raise JobRefusedError(
-                    f"this is what job {job.id} does already: see `bkbox job show {job.id}`"
+                    f"this is what job {job.id} does already: see `{bookie_command('job', 'show', job.id)}`"
                 )
         job = Job(
             self.next_id,
@@ -106,7 +108,8 @@ class Registry:
                 if job.kind is JobKind.LIMBO:
                     raise JobRefusedError(
                         f"job {number} cannot be cancelled: until it ends this bookie cannot say what it lost. "
-                        f"`bkbox job pause {number}` lets it rest, `bkbox job rate {number} 10MiB` slows it down"
+                        f"`{bookie_command('job', 'pause', number)}` lets it rest, "
+                        f"`{bookie_command('job', 'rate', number, '10MiB/s')}` slows it down"
                     )
                 job = replace(job, asked="cancel")
             case JobAction.PAUSE | JobAction.RESUME if job.asked == "cancel":

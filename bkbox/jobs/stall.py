@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.jobs.registry import Registry
@@ -51,7 +52,7 @@ def stalls(
         kept = last.counts["segments_kept"]
         text = (
             f"the last compaction (job {last.id}) freed nothing: garbage stays in {counted(kept, 'segment')}; "
-            "bkbox gc status says why"
+            f"`{bookie_command('gc', 'status')}` says why"
         )
         found.append(Stall(text, last.id))
     return found
@@ -80,7 +81,7 @@ def _why(job: Job | None) -> str:
     if job is None:
         return "none was started"
     if job.state is JobState.PAUSED or job.asked == "pause":
-        return f"job {job.id} is paused; bkbox job resume {job.id} lets it go on"
+        return f"job {job.id} is paused; `{bookie_command('job', 'resume', job.id)}` lets it go on"
     if job.state.ended:
         return f"job {job.id} {job.state.value}{': ' if job.error else ''}{job.error}"
     return f"job {job.id} is {job.state.value}: {job.step}"

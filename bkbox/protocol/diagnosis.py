@@ -14,6 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol.inspection import Reports, evidence_of, highest_lac, write_set_of
 from bkbox.protocol.quorum import QuorumSizes, ReadOutcome, read_outcome
@@ -86,16 +87,16 @@ class Diagnosis:
             return ""
         number = self.metadata.ledger_id
         unreachable = [bookie for bookie, _why in self.silent if bookie not in self.limbo]
-        end = f"bkbox ledger end {number} --accept-loss --dry-run"
+        end = cluster_command("ledger", "end", number, "--accept-loss", "--dry-run")
         if unreachable:
             return (
                 f"bring back {', '.join(unreachable)}: recovery is tried again by itself; if that cannot be, "
-                f"'{end}' shows what would be lost by ending the ledger at the last entry found"
+                f"`{end}` shows what would be lost by ending the ledger at the last entry found"
             )
         return (
-            f"bookies in limbo cannot remember, so waiting does not help: '{end}' shows what would be lost by ending "
+            f"bookies in limbo cannot remember, so waiting does not help: `{end}` shows what would be lost by ending "
             f"the ledger at the last entry found, the same without --dry-run does it; "
-            f"'bkbox ledger end --stuck --dry-run' shows all ledgers like it"
+            f"`{cluster_command('ledger', 'end', '--stuck', '--dry-run')}` shows all ledgers like it"
         )
 
 

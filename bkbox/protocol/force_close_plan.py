@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.protocol.diagnosis import Diagnosis, diagnose
 from bkbox.protocol.inspection import (
@@ -85,7 +86,7 @@ class ForceClosePlan:
             )
             return (
                 f"recovery can close ledger {number} at entry {self.diagnosis.end} and gives nothing up: "
-                f"bkbox ledger recover {number}{holes}"
+                f"{cluster_command('ledger', 'recover', number)}{holes}"
             )
         return ""
 

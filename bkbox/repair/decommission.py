@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bkbox.base.commandline import cluster_command, plain_command
 from bkbox.base.ids import BookieId, LedgerId, bookie_id
 from bkbox.base.text import counted
 from bkbox.client.client import Client
@@ -148,7 +149,7 @@ class Decommission:
         if not found and there is None and not has_cookie:
             raise OperatorError(
                 f"no ledger names bookie {self._bookie}, it is not registered and has no cookie: there is nothing to "
-                f"decommission; `bkbox cluster list --all` shows the bookies that are known"
+                f"decommission; `{cluster_command('cluster', 'list', '--all')}` shows the bookies that are known"
             )
         return DecommissionScan(self._bookie, mode, has_cookie, tuple(found))
 
@@ -162,7 +163,8 @@ class Decommission:
             raise OperatorError(scan.refusal)
         if not await self._tree.enabled():
             raise OperatorError(
-                "re-replication is disabled in this cluster: `bkbox autorecovery enable` comes first"
+                "re-replication is disabled in this cluster: "
+                f"`{cluster_command('autorecovery', 'enable')}` comes first"
             )
         if self._retire is not None:
             await self._retire(True)
@@ -278,8 +280,8 @@ def still_writable(bookie: BookieId) -> str:
     """Reason and advice for a refusal: the bookie still accepts entries."""
     return (
         f"bookie {bookie} is writable: new ledgers would come as fast as the old ones go. Make it read-only first, "
-        f"with `bkbox bookie read-only on` on its host (one of Java's: PUT /api/v1/bookie/state/readonly of its HTTP "
-        f"server), or stop it"
+        f"with `{plain_command('bookie', 'read-only', 'on')}` on its host (one of Java's: PUT "
+        f"/api/v1/bookie/state/readonly of its HTTP server), or stop it"
     )
 
 

@@ -18,6 +18,7 @@ import os
 from contextlib import suppress
 
 from bkbox.base.backoff import Backoff
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted
 from bkbox.errors import (
     BkboxError,
@@ -39,11 +40,17 @@ _PASSES_MAX = 20
 _CROWDED_S = 0.05
 _POLL_INTERVAL_S = 0.5
 
-_BAD_ADVICE = (
-    "let a scrub refill them from other bookies (bkbox scrub run); it moves by itself then"
-)
-_SPACE_ADVICE = "add a disk (bkbox disk add) or give up the drain (bkbox job cancel)"
 _AGAIN_ADVICE = "nothing: it is tried again by itself"
+
+
+def _bad_advice() -> str:
+    scrub = bookie_command("scrub", "run")
+    return f"let a scrub refill them from other bookies: `{scrub}`; it moves by itself then"
+
+
+def _space_advice() -> str:
+    add, jobs = bookie_command("disk", "add", "NEW_FOLDER"), bookie_command("job", "list")
+    return f"add a disk: `{add}`; or cancel the drain: `{jobs}` has its number"
 
 
 class _BlockedError(Exception):
@@ -181,7 +188,7 @@ class _Drainer:
         except BkboxError as error:
             if isinstance(error, JobCancelledError):
                 raise
-            raise _BlockedError(f"{type(error).__name__}: {error}", _SPACE_ADVICE) from error
+            raise _BlockedError(f"{type(error).__name__}: {error}", _space_advice()) from error
         finally:
             os.close(fd)
             await self._let_go(ledger, target)
@@ -195,7 +202,7 @@ class _Drainer:
         found = await self.tell(messages.FindDisk(disk=self.disk))
         assert isinstance(found, messages.DiskSpaceReply)
         if not found.disk:
-            raise _NoSpaceError(found.why, _SPACE_ADVICE)
+            raise _NoSpaceError(found.why, _space_advice())
         target = self._environment.disks.get(found.disk)
         if target is None or target.closed:
             raise _BlockedError("the disk that it would come to is not up yet", _AGAIN_ADVICE)
@@ -235,7 +242,7 @@ class _Drainer:
             assert isinstance(found, messages.EntriesRead)
             if found.bad:
                 shown = ", ".join(map(str, found.bad[:5]))
-                raise _BlockedError(f"entries {shown} cannot be read", _BAD_ADVICE)
+                raise _BlockedError(f"entries {shown} cannot be read", _bad_advice())
             await self._work.checkpoint(disk_bytes=2 * found.size)
             await self._store(ledger, found.size, target, fd)
             self._work.add_progress(entries=found.entries, size=found.size)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bkbox.base import logs
+from bkbox.base.commandline import set_origin
 from bkbox.base.ids import BookieId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
@@ -74,6 +75,7 @@ class RepairProcess:
     async def _work(self) -> None:
         order, _fds = await self._orders.get()
         assert isinstance(order, messages.OpenRepair)
+        set_origin(config=order.config)
         rng = random.Random()  # noqa: S311 jitter only
         async with (
             await self._connect(order) as store,

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bkbox.api.admin.socket_path import admin_socket_path
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted, error_text
 from bkbox.config import load as configuration
 from bkbox.config.schema import Config
@@ -189,9 +190,9 @@ class DiskChanges:
         refusal is checked, and nothing is changed."""
         async with self._one:
             if old.in_service and not old.trouble:
+                drain = bookie_command("disk", "drain", old.path)
                 raise DiskChangeError(
-                    f"{old.path} works: drain it (bkbox disk drain), so that nothing has to come back from other "
-                    "bookies"
+                    f"{old.path} works: drain it (`{drain}`), so that nothing has to come back from other bookies"
                 )
             config = self._newly_named(path, failed=old)
             socket_before = admin_socket_path(self._bookie.config)
@@ -241,7 +242,8 @@ class DiskChanges:
                 ledgers = disk.stats.get("ledgers")
                 contents = "ledgers" if ledgers is None else counted(ledgers, "ledger")
                 raise DiskChangeError(
-                    f"{disk.path} holds {contents} and takes new ones: drain it first (bkbox disk drain {disk.path})"
+                    f"{disk.path} holds {contents} and takes new ones: drain it first: "
+                    f"{bookie_command('disk', 'drain', disk.path)}"
                 )
             async with bookie.migrator.lock:  # no ledger is migrated to it meanwhile
                 await self._require_empty(disk)
@@ -298,8 +300,8 @@ class DiskChanges:
         left += len(migrations.leaving)
         if left:
             raise DiskChangeError(
-                f"{counted(left, 'ledger', 'are')} left on {disk.path}: see how its drain does (bkbox job "
-                f"list), or begin it again (bkbox disk drain {disk.path})"
+                f"{counted(left, 'ledger', 'are')} left on {disk.path}: see how its drain does: "
+                f"`{bookie_command('job', 'list')}`; or begin it again: `{bookie_command('disk', 'drain', disk.path)}`"
             )
 
     # ---- parts --------------------------------------------------------------------------------------

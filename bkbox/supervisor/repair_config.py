@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ def order_of(config: Config) -> OpenRepair:
     return OpenRepair(
         bookie=config.bookie_id,
         metadata=config.metadata,
+        config=os.path.abspath(config.path),
         metadata_wait_s=config.metadata_wait_s,
         entries_in_flight=config.repair_entries_in_flight,
         disk_bytes_per_second=config.jobs_disk_bytes_per_second,

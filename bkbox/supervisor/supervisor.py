@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bkbox.api.admin import server as admin
 from bkbox.api.admin.socket_path import admin_socket_path
+from bkbox.base.commandline import set_origin
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
 from bkbox.base.ids import BookieId
@@ -764,5 +765,6 @@ async def run(
     Returns 0 after a clean stop, 1 if a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
+    set_origin(config=os.path.abspath(config.path))
     files = GuardedFiles()
     return await Supervisor(config, files, child_pool, on_ready, manager, files, routes_of).run()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.ids import BookieId
 from bkbox.base.text import counted
 from bkbox.base.values import frozen_struct, replaced
@@ -136,7 +137,7 @@ class Handback:
         begun = begun_conversion(self._files, self._disks, Direction.HANDBACK)
         if begun is not None:
             return begun
-        found = compare(await gather(self._config, store, self._files), str(self._config.path))
+        found = compare(await gather(self._config, store, self._files))
         if not found.ok:
             differences = "; ".join(map(str, found.differences))
             raise CookieMismatchError(f"cookie mismatch: {differences}. {found.advice}")
@@ -144,12 +145,12 @@ class Handback:
             if markers.read_marker(self._files, disk) is not None:
                 raise OperatorError(
                     f"{disk} was not stopped cleanly: start the bookie and stop it, so that it deals with what it may "
-                    f"have lost: bkbox run --config {self._config.path}"
+                    f"have lost: {bookie_command('run')}"
                 )
             if self._files.exists(disk / "MOVES"):
                 raise OperatorError(
                     f"ledgers are about to leave {disk} or to arrive there: start the bookie and let "
-                    "`bkbox disk drain` finish, or cancel it"
+                    "the drain finish, or cancel it"
                 )
         for directory in self._java.directories:
             if (directory / CURRENT).exists() or (directory / ASIDE).exists():
@@ -190,7 +191,7 @@ class Handback:
                 if state.limbo:
                     raise OperatorError(
                         f"ledger {ledger} is in limbo: entries of it may be missing here. Start the bookie and wait "
-                        f"for its repair: bkbox status --config {self._config.path}"
+                        f"for its repair: {bookie_command('status')}"
                     )
                 ledgers[ledger] = _java_state(state, store.explicit_lac(ledger))
                 home[ledger] = ledger % count if self._java.storage is Storage.DB else number
@@ -283,7 +284,7 @@ class Handback:
         """Raises DamagedError: entries may be in a part that cannot be read, and Java could not be told."""
         raise DamagedError(
             f"{store.log.path_of(segment)}: bytes {start} to {end} cannot be read. Start the bookie and let "
-            "`bkbox scrub` refill what is bad"
+            f"`{bookie_command('scrub', 'run')}` refill what is bad"
         )
 
     @contextmanager

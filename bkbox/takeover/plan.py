@@ -10,6 +10,7 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
+from bkbox.base.commandline import plain_command
 from bkbox.base.text import counted
 from bkbox.base.values import frozen_struct
 from bkbox.config.schema import Config
@@ -130,7 +131,7 @@ def refuse_other_disks(java: JavaBookie, config: Config) -> None:
     if ours != theirs:
         raise OperatorError(
             f"{config.path} names the disks {', '.join(ours)}, and {java.name} {', '.join(theirs)}: they have to be "
-            f"the same. `bkbox config import {java.name}` makes such a configuration"
+            f"the same. `{plain_command('config', 'import', java.name)}` makes such a configuration"
         )
 
 

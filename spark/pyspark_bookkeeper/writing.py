@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from bkbox.base.commandline import plain_command
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import (
@@ -194,9 +195,12 @@ class BatchWriter(_Writes, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, uuid4().hex)
         if overwrite and options.log is not None:
+            truncate = plain_command(
+                "log", "truncate", options.log, "--before", "POSITION", "--metadata", options.uri
+            )
             raise ConfigError(
                 [
-                    f"a log is appended to: mode has to be append (`bkbox log truncate {options.log} POSITION` "
+                    f"a log is appended to: mode has to be append (`{truncate}` "
                     "takes records off its front)"
                 ]
             )

@@ -29,7 +29,7 @@ def look(bookie: BookieProcess) -> Cookies:
         config = configuration.load(bookie.config, {})
         async with await connect(config.metadata) as store:
             evidence = await cookies.gather(config, store, RealFiles())
-            return view_of(evidence, str(config.path), 5)
+            return view_of(evidence, 5)
 
     return asyncio.run(go())
 

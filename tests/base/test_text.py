@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bkbox
-from bkbox.base.text import counted, error_text, plural_of, quoted, rate_of
+from bkbox.base.text import counted, error_text, plural_of, quoted, rate_of, rate_text
 
 SOURCES = Path(bkbox.__file__).parent
 PROOF_COMMANDS = SOURCES.parent / "proof" / "cli"
@@ -31,16 +31,24 @@ def test_one_is_singular() -> None:
 
 
 def test_rates() -> None:
-    assert [rate_of(text) for text in ("none", "0", "1B", "2KiB/s", "3mib")] == [
-        0,
-        0,
-        1,
-        2048,
-        3 << 20,
-    ]
-    for wrong in ("50", "-1B", "1.5MiB", "50 MB", "", "٣B", "1B/m"):
-        with pytest.raises(ValueError, match="is not a rate: write it as 50MiB"):
+    rates = {
+        "unlimited": 0,
+        "0": 0,
+        "1B": 1,
+        "2KiB/s": 2048,
+        "3mib": 3 << 20,
+        "20 MB/s": 20_000_000,
+    }
+    assert {text: rate_of(text) for text in rates} == rates
+    for wrong in ("50", "-1B", "1.5MiB", "50 MBit", "none", "", "٣B", "1B/m", "5ib"):
+        with pytest.raises(ValueError, match="is not a rate: write it as 20MB/s or 20MiB/s"):
             rate_of(wrong)
+
+
+def test_a_rate_is_printed_as_it_was_typed() -> None:
+    for text in ("20MB/s", "20MiB/s", "1GiB/s", "1500kB/s", "1537B/s", "unlimited"):
+        assert rate_text(rate_of(text)) == text
+    assert rate_text(20_000_001) == "20000001B/s"
 
 
 def test_an_error_is_never_its_repr() -> None:

@@ -32,5 +32,5 @@ def test_missing_copies_and_an_unfinished_comparison_hold_the_gate() -> None:
 def test_the_warning_names_the_job_that_mends_them() -> None:
     short = replace(WHOLE, copies=replace(WHOLE.copies, short=1))
     (found,) = (each for each in of_status(short) if each.check == registry.COPIES.id)
-    assert found.command == "bkbox job show 3 --config {config}"
+    assert found.command == "bkbox job show 3"
     assert registry.STATUS in found.views

@@ -29,7 +29,7 @@ PROBE = Probe("/data/a", "", 1.5, 5)
 
 
 def states(status: Status, *probes: Probe) -> dict[str, str]:
-    found = health_of(status, probes, "bookie.toml")
+    found = health_of(status, probes)
     worst = {check.state for check in found.checks}
     expected = "fail" if "fail" in worst else "warn" if "warn" in worst else "ok"
     assert found.state == expected

@@ -23,6 +23,9 @@ ordered by what you want to do.
 - Data goes to standard output, messages to standard error. `-o json` and `-o yaml` print one document; `bkbox schema
   COMMAND` prints its JSON Schema. Keys may be added to a document; none goes or changes its meaning. What a command has
   changed is told in messages; with `-o` they are a document, too, once it is done.
+- `--config` is the configuration of the bookie that a command is about. Without it, the variable `BKBOX_CONFIG` names
+  the file; without that it is `/etc/bkbox/bookie.toml`, or else the only `*.toml` in that folder. Without `--metadata`
+  the metadata store is that of the same configuration.
 - `--dry-run` says what would be done and changes nothing. `--watch` looks again every two seconds, until Ctrl-C.
 - `sim`, `model-check` and `chaos` belong to the package `proof`: a checkout has them, an installed bkbox does not.
 - `bkbox completion bash|zsh|fish` and `bkbox man FOLDER` make completion and manual pages.

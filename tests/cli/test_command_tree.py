@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from bkbox.cli.lib.exit_codes import MEANINGS, ExitCode
 from bkbox.cli.main import COMMANDS, main
+from bkbox.config import find
 
 
 def walk(
@@ -207,4 +208,37 @@ def test_help_loads_click_and_little_else() -> None:
 def test_an_unknown_command_is_a_usage_error() -> None:
     result = CliRunner().invoke(main, ["ledgers"])
     assert result.exit_code == ExitCode.USAGE
-    assert "No such command 'ledgers'" in result.stderr
+    assert "No such command 'ledgers'. Did you mean 'ledger'?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["stauts"], "'status'"),
+        (["job", "lsit"], "'list'"),
+        (["status", "--confg", "x"], "'--config'"),
+        (["disk", "list", "--wach"], "'--watch'"),
+    ],
+)
+def test_the_nearest_command_or_option_is_named(words: list[str], meant: str) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == ExitCode.USAGE
+    assert f"Did you mean {meant}?" in result.stderr
+
+
+def test_a_configuration_is_found_without_being_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "FOLDER", tmp_path)
+    for words in (["status"], ["ledger", "list"], ["decommission", "127.0.0.1:1"]):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == ExitCode.USAGE
+        assert "one is named by --config FILE, BKBOX_CONFIG, or /etc/bkbox" in result.stderr
+    text = f"listen = '127.0.0.1:1'\nmetadata = 'sqlite:{tmp_path}/none.db'\ndisks = ['a']\n"
+    for name, environ in (("bookie.toml", {}), ("x", {"BKBOX_CONFIG": str(tmp_path / "x")})):
+        (tmp_path / "bookie.toml").unlink(missing_ok=True)
+        (tmp_path / name).write_text(text)
+        shown = CliRunner().invoke(main, ["config", "show", "-o", "json"], env=environ)
+        assert json.loads(shown.stdout)["listen"]["from"] == f"{tmp_path / name}:1"
+        listed = CliRunner().invoke(main, ["ledger", "list"], env=environ)
+        assert f"there is no metadata store {tmp_path}/none.db" in listed.stderr

@@ -5,14 +5,11 @@ python -m tests.docs.checks
 
 from __future__ import annotations
 
-import re
-
-from bkbox.checks.registry import CHECKS
+from bkbox.checks.registry import ABOUT, CHECKS
 from tests.bench.peers.report import replace_between
 from tests.docs.layers import CHECKOUT
 
 PAGE = CHECKOUT / "docs/operations.md"
-PLACES = {"config": "FILE", "about": "FOLDER", "metadata": "URI"}
 HEAD = """
 | check | of | worst | what it finds | reads | what to do first | shown by |
 |---|---|---|---|---|---|---|
@@ -23,8 +20,8 @@ def page_with_checks(page: str) -> str:
     """The page as it ought to be: words in the place of the values that a finding fills in."""
     table = HEAD
     for each in CHECKS.values():
-        remedy = re.sub(r"{(\w+)}", lambda at: PLACES.get(at[1], at[1].upper()), each.remedy)
-        remedy, views = remedy.replace("|", "\\|"), ", ".join(f"`{view}`" for view in each.views)
+        remedy = str(each.remedy).replace("|", "\\|").replace(ABOUT, "FOLDER")
+        views = ", ".join(f"`{view}`" for view in each.views)
         cells = (each.id, each.scope, each.severity, each.meaning, each.needs, f"`{remedy}`", views)
         table += f"| {' | '.join(cells)} |\n"
     return replace_between(page, "checks", table)

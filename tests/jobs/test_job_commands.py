@@ -80,7 +80,7 @@ def test_the_limbo_job_is_paused_slowed_down_and_let_go(pair: list[BookieProcess
     assert refused.returncode == 2
     assert f"bkbox job pause {number}" in refused.stderr
 
-    bkbox("job", "rate", "--all", "none", "--config", str(bookie.config))
+    bkbox("job", "rate", "--all", "unlimited", "--config", str(bookie.config))
     slowed = job(bookie, "rate", number, "1KiB")
     assert slowed["bytes_per_second"] == 1024
     job(bookie, "resume", number)
@@ -91,7 +91,7 @@ def test_the_limbo_job_is_paused_slowed_down_and_let_go(pair: list[BookieProcess
     most = 1024 * (time.monotonic() - began + 3.0) / len(payload(1, 100))
     assert copied(bookie) - before <= most
 
-    job(bookie, "rate", number, "none")
+    job(bookie, "rate", number, "unlimited")
     ended = wait_for_state(bookie, int(number), "done")
     assert ended["percent"] == 100.0
     assert ended["done"]["ledgers"] == 1
@@ -121,7 +121,7 @@ def test_a_bookie_killed_in_phase_two_goes_on_with_its_job(pair: list[BookieProc
     bookie.kill()
     bookie.start()
     wait_for_state(bookie, first["id"], "paused")
-    bkbox("job", "rate", "--all", "none", "--config", str(bookie.config))
+    bkbox("job", "rate", "--all", "unlimited", "--config", str(bookie.config))
     job(bookie, "resume", str(first["id"]))
     ended = wait_for_state(bookie, first["id"], "done")
     assert ended["done"]["entries"] < ENTRIES, "what was copied before was not copied again"

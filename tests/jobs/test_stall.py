@@ -38,7 +38,8 @@ def test_a_collection_that_does_not_come_to_its_end() -> None:
     paused = registry.add(JobKind.GC, {}, 9 * HOUR_MS)
     registry.control(paused.id, JobAction.PAUSE)
     assert (
-        f"job {paused.id} is paused; bkbox job resume {paused.id}" in told(registry, 9 * HOUR_MS)[0]
+        f"job {paused.id} is paused; `bkbox job resume {paused.id}`"
+        in told(registry, 9 * HOUR_MS)[0]
     )
     registry.control(paused.id, JobAction.RESUME)
     registry.report({"id": paused.id, "state": "running", "step": "listing"}, 9 * HOUR_MS)
@@ -65,6 +66,6 @@ def test_a_compaction_that_frees_nothing() -> None:
     registry = Registry()
     run(registry, JobKind.COMPACTION, "done", 0, counts={"segments_kept": 2})
     [text] = told(registry, 0)
-    assert "freed nothing: garbage stays in 2 segments; bkbox gc status says why" in text
+    assert "freed nothing: garbage stays in 2 segments; `bkbox gc status` says why" in text
     run(registry, JobKind.COMPACTION, "done", 0, counts={"segments_kept": 2, "bytes_freed": 5})
     assert told(registry, 0) == []

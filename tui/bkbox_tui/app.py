@@ -452,7 +452,10 @@ class Tui(App[None]):
             self._act(job, JobAction.RATE, limit)
 
         self.push_screen(
-            Question(f"Bytes a second for job {job.id}, as 50MiB; none for no limit:"), on_reply
+            Question(
+                f"Bytes a second for job {job.id}, as 20MB/s or 20MiB/s; 0 or unlimited for no limit:"
+            ),
+            on_reply,
         )
 
     def _job(self) -> Job | None:

@@ -21,6 +21,7 @@ from bkbox.api.admin.socket_path import CONFIG_URL, admin_socket_path
 from bkbox.api.admin.status import Status
 from bkbox.api.cluster.asking import Asker, Reach, watch_cluster, watch_from
 from bkbox.api.cluster.watch import ClusterWatch
+from bkbox.base.commandline import CommandLine, bookie_command, plain_command
 from bkbox.base.ids import BookieId, ledger_id
 from bkbox.cli.cluster.discover import found_here
 from bkbox.cli.ledger.repair import inspection_view
@@ -102,13 +103,12 @@ class Bookie:
         there = "" if self._status is None else f"{self._status.bookie_id} at "
         return f"{there}{self.address}"
 
-    @property
-    def options(self) -> str:
-        """The options with which a command is about this bookie."""
+    def job_command(self, job: int) -> CommandLine:
+        """The command that shows a job of this bookie."""
         if self.config is not None:
-            return f"--config {self.config.path}"
+            return bookie_command("job", "show", job)
         token = "FILE" if self._reach is None else self._reach.token_file
-        return f"--bookie {self.address} --token-file {token}"
+        return plain_command("job", "show", job, "--bookie", self.address, "--token-file", token)
 
     async def read(self) -> Snapshot:
         return await asyncio.to_thread(self._read)
@@ -147,7 +147,8 @@ class Bookie:
         """The inspection of a ledger, as `bkbox ledger explain` prints it. Raises BkboxError."""
         if self.config is None:
             raise OperatorError(
-                f"only its own host knows the metadata store: run bkbox ledger explain {ledger} there"
+                "only its own host knows the metadata store: run "
+                f"`{plain_command('ledger', 'explain', ledger)}` there"
             )
         async with clients.connect(self.config.metadata) as asking:
             return inspection_view(await asking.inspect_ledger(ledger_id(str(ledger))))

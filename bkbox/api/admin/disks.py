@@ -1,4 +1,4 @@
-"""The disks of a bookie, as `bkbox disk list` shows them, and requests to a running bookie about them.
+"""The disks of a bookie, as `{bookie_command('disk', 'list')}` shows them, and requests to a running bookie about them.
 
 As in client.py every function takes the address of the admin API, and raises the bookie's own error: DiskChangeError
 for a refusal.
@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from bkbox.api.admin.client import Address, ask
 from bkbox.api.admin.socket_path import DISKS_URL, READ_ONLY_URL
+from bkbox.base.commandline import bookie_command
 from bkbox.base.documents import from_document, json_kind
 from bkbox.errors import DiskChangeError, EncodingError
 from bkbox.jobs import job as jobs
@@ -70,7 +71,9 @@ def find(address: Address, name: str) -> DiskView:
     for each in disks(address):
         if name in (each.path, each.disk) or os.path.realpath(name) == os.path.realpath(each.path):
             return each
-    raise DiskChangeError(f"{name} is no disk of this bookie; `bkbox disk list` shows them")
+    raise DiskChangeError(
+        f"{name} is no disk of this bookie; `{bookie_command('disk', 'list')}` shows them"
+    )
 
 
 def add(address: Address, disk: Path) -> list[str]:

@@ -52,8 +52,7 @@ def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...
         return TextResponse(f"{why}\n", status=_UNAVAILABLE) if why else TextResponse("ok\n")
 
     async def health(request: Request) -> object:
-        config = str(api.bookie.config.path)
-        found = health_of(await api.status(), await api.probes.recent(), config)
+        found = health_of(await api.status(), await api.probes.recent())
         value: object = asdict(found) if request.query.get("verbose") else {"state": found.state}
         return JsonResponse(value, _UNAVAILABLE if found.state == "fail" else 200)
 

@@ -20,6 +20,7 @@ from bkbox.api.admin.requests import NewDisk, OneDisk, ReadOnly, ReadOnlyDisk, R
 from bkbox.api.admin.routes import Request, Route
 from bkbox.api.admin.socket_path import DISKS_URL, READ_ONLY_URL
 from bkbox.api.status.builder import CLASSES
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import DiskChangeError
@@ -190,22 +191,27 @@ def view_of(disk: Disk, stall: Stall | None) -> DiskView:
 def _state(disk: Disk, path: Path) -> tuple[str, str, str]:
     """State, reason, what to do."""
     failed = str(disk.stats.get("failed", "")) or disk.trouble
+    replacement = bookie_command("disk", "replace", path, "NEW_FOLDER")
     if disk.placement_unknown:
         return (
             "in doubt",
             disk.placement_unknown,
-            "bring that disk back, or put another in its place (bkbox disk replace)",
+            f"bring that disk back, or put another in its place: {replacement}",
         )
     if failed and disk.waits:
         return "out of service", failed, "see what that disk needs"
     if failed and is_full(disk):
         return "out of service", failed, f"make room on its file system: {remedy(disk)}"
     if failed:
-        return "failed", failed, f"put an empty disk in its place: bkbox disk replace {path} NEW"
+        return "failed", failed, f"put an empty disk in its place: {replacement}"
     if not disk.in_service:
         return "out of service", "its worker is being started", ""
     if disk.draining and not disk.stats.get("ledgers"):
-        return "drained", "nothing is left on it", f"let go of it: bkbox disk remove {path}"
+        return (
+            "drained",
+            "nothing is left on it",
+            f"let go of it: {bookie_command('disk', 'remove', path)}",
+        )
     if disk.draining:
         return "draining", "it gives away its ledgers and takes no new ones", ""
     return "in service", _of_limbo(disk.stats.get("limbo_ledgers", 0), disk.read_only), ""

@@ -113,7 +113,7 @@ class CachedStatus:
         evidence = await asyncio.to_thread(
             cookies.inspect_disks, config, self._files, instance_id, stored
         )
-        self.cookies = cookie_report.view_of(evidence, str(config.path), _now_ms())
+        self.cookies = cookie_report.view_of(evidence, _now_ms())
 
     async def _ask_cluster(self) -> None:
         tree = self._store.under_replication

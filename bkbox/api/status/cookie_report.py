@@ -12,9 +12,9 @@ from bkbox.wire.metadata.cookie import Cookie
 METADATA = "metadata"
 
 
-def view_of(evidence: Evidence, config_path: str, now_ms: int) -> Cookies:
+def view_of(evidence: Evidence, now_ms: int) -> Cookies:
     """The cookies in all places, and the judgement's findings."""
-    report = compare(evidence, config_path)
+    report = compare(evidence)
     places = [(METADATA, None if evidence.stored is None else evidence.stored.value)]
     places += [(str(item.path), item.version) for item in evidence.directories]
     found = [

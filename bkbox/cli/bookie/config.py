@@ -13,10 +13,11 @@ import click
 
 from bkbox.api.admin.client import ask
 from bkbox.api.admin.socket_path import CONFIG_URL, admin_socket_path
+from bkbox.base.commandline import bookie_command
 from bkbox.base.host.small_files import read_small
 from bkbox.base.host.writers import create
 from bkbox.cli.lib.exit_codes import ExitCode
-from bkbox.cli.lib.options import FILE, config_option
+from bkbox.cli.lib.options import FILE, config_choice, config_file_option, config_option
 from bkbox.cli.lib.output import (
     Format,
     message,
@@ -26,6 +27,7 @@ from bkbox.cli.lib.output import (
     print_table,
     prints,
 )
+from bkbox.config import find
 from bkbox.config import load as configuration
 from bkbox.config.schema import SCHEMA, Config, is_live, kind_of
 from bkbox.config.values import REQUIRED
@@ -45,12 +47,12 @@ def config() -> None:
     """
 
 
-@config.command(no_args_is_help=True)
-@click.option("--config", "file", type=FILE, required=True, metavar="FILE", help="File to check.")
+@config.command()
+@config_file_option
 @output_option
 @prints(list[str])
 @click.pass_context
-def validate(ctx: click.Context, file: Path, output: Format) -> None:
+def validate(ctx: click.Context, config_file: Path, output: Format) -> None:
     """Report every problem of a configuration, each with its line.
 
     Opens what a start opens (files of certificates and secrets, folders, addresses, scripts, an embedded metadata
@@ -61,11 +63,11 @@ def validate(ctx: click.Context, file: Path, output: Format) -> None:
     Example:
       bkbox config validate --config bookie.toml
     """
-    found = configuration.validate(file, os.environ)
+    found = configuration.validate(config_file, os.environ)
     if not found:
         from bkbox.supervisor.boot import trial  # not needed if the file is already wrong
 
-        config = configuration.load(file, os.environ)
+        config = configuration.load(config_file, os.environ)
         found = trial.problems(config, _running(config) or {})
     problems = [str(problem) for problem in found]
     if output != "table":
@@ -74,10 +76,10 @@ def validate(ctx: click.Context, file: Path, output: Format) -> None:
         click.echo(problem)
     if problems:
         ctx.exit(ExitCode.USAGE)
-    message(f"{file}: no problems")
+    message(f"{config_file}: no problems")
 
 
-@config.command(no_args_is_help=True)
+@config.command()
 @config_option
 @output_option
 @prints(dict[str, dict[str, object]])
@@ -103,10 +105,10 @@ def _complete_key(_ctx: click.Context, _param: click.Parameter, start: str) -> l
 
 @config.command(no_args_is_help=True)
 @click.argument("key", shell_complete=_complete_key)
-@click.option("--config", "file", type=FILE, metavar="FILE", help="Show also what it is there.")
+@config_choice("Show also what it is there.")
 @output_option
 @prints(dict[str, object])
-def explain(key: str, file: Path | None, output: Format) -> None:
+def explain(key: str, config_file: Path | None, output: Format) -> None:
     """Say what a key does, what it can be, and whether a running bookie takes over a change.
 
     \b
@@ -125,10 +127,11 @@ def explain(key: str, file: Path | None, output: Format) -> None:
         "default": None if default is REQUIRED else default,
         "required": default is REQUIRED,
         "variable": configuration.ENVIRONMENT_PREFIX + key.upper(),
-        "changes": "while the bookie runs: `bkbox config reload`"
+        "changes": f"while the bookie runs: `{bookie_command('config', 'reload')}`"
         if is_live(item)
         else "at a start",
     }
+    file = config_file or find.of_variable(os.environ) or find.of_default_path()
     if file is not None:
         found = configuration.load(file, os.environ)
         fields |= {"here": found.values()[key], "from": found.provenance[key]}
@@ -138,7 +141,7 @@ def explain(key: str, file: Path | None, output: Format) -> None:
         print_fields(list(fields.items()))
 
 
-@config.command(no_args_is_help=True)
+@config.command()
 @config_option
 @output_option
 @prints(list[dict[str, object]])
@@ -181,7 +184,9 @@ def diff(config: Config, output: Format) -> None:
 def _takes_effect(key: str, *, pending: bool) -> str:
     if not pending:
         return ""
-    return "with `bkbox config reload`" if is_live(SCHEMA[key]) else "with a restart"
+    return (
+        f"with `{bookie_command('config', 'reload')}`" if is_live(SCHEMA[key]) else "with a restart"
+    )
 
 
 def _running(config: Config) -> Mapping[str, Any] | None:
@@ -196,7 +201,7 @@ def _running(config: Config) -> Mapping[str, Any] | None:
     raise EncodingError("the bookie answered something that is no configuration")
 
 
-@config.command(no_args_is_help=True)
+@config.command()
 @config_option
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @output_option

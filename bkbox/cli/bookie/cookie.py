@@ -46,7 +46,7 @@ class StoredCookie:
     cookie: str | None
 
 
-@cookie.command(no_args_is_help=True)
+@cookie.command()
 @config_option
 @output_option
 @prints(list[StoredCookie])
@@ -69,7 +69,7 @@ def show(config: Config, output: Format) -> None:
             click.echo(f"  {line}")
 
 
-@cookie.command(no_args_is_help=True)
+@cookie.command()
 @config_option
 @output_option
 @prints(CookieReport)
@@ -92,7 +92,7 @@ def verify(ctx: click.Context, config: Config, output: Format) -> None:
         ctx.exit(ExitCode.REFUSED)
 
 
-@cookie.command(no_args_is_help=True)
+@cookie.command()
 @config_option
 @dry_run_option
 @yes_option

@@ -37,7 +37,7 @@ class BundleReport:
     missing: dict[str, str]
 
 
-@debug.command(no_args_is_help=True)
+@debug.command()
 @config_option
 @click.option(
     "--to",

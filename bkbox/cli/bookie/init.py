@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.host.writers import create
-from bkbox.cli.lib.options import FILE, dry_run_option
+from bkbox.cli.lib.options import FILE, configuration_file, dry_run_option
 from bkbox.cli.lib.output import message, outcome_option
+from bkbox.config import find, metadata_uri
 from bkbox.config import load as configuration
-from bkbox.config import metadata_uri
 from bkbox.config.schema import SCHEMA, Config
 from bkbox.errors import BkboxError, ConfigError
 from bkbox.supervisor.boot import init_bookie, power_domain
@@ -33,8 +34,9 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "config_file",
     type=FILE,
     required=True,
+    envvar=find.VARIABLE,
     metavar="FILE",
-    help="Configuration to write; must not exist yet.",
+    help=f"Configuration to write; must not exist yet (else: {find.VARIABLE}).",
 )
 @click.option(
     "--disk",
@@ -102,6 +104,7 @@ def init(
         _print_dry_run(config_file, text)
         return
     is_new = _write(config_file, text)
+    configuration_file(config_file)
     try:
         config = configuration.load(config_file, os.environ)
         asyncio.run(init_bookie.initialise(config))
@@ -111,7 +114,7 @@ def init(
         raise
     message(f"wrote {config_file}")
     _warn_of_power(config, asyncio.run(_shared_power(config)))
-    message(f"start the bookie with: bkbox run --config {config_file}")
+    message(f"start the bookie with: {bookie_command('run')}")
 
 
 def _option(place: str) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 import click
 
 from bkbox.api.admin import client
-from bkbox.base.text import counted
+from bkbox.base.text import counted, rate_text
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import bytes_per_second
 from bkbox.cli.lib.output import (
@@ -181,14 +181,14 @@ def rate(
 ) -> None:
     """Change the speed limit of a job, or of all jobs together, while they run.
 
-    RATE is a number of bytes per second with its unit, as 50MiB; "none" or 0 for no limit. For all together it bounds
-    what they take from the disks and what they take from the network, each; "config" puts back what the configuration
-    says. A job's own limit lasts as long as the job.
+    RATE is a number of bytes per second with its unit, as 20MB/s or 20MiB/s; 0 or "unlimited" for no limit. For all
+    together it bounds what they take from the disks and what they take from the network, each; "config" puts back what
+    the configuration says. A job's own limit lasts as long as the job.
 
     \b
     Example:
-      bkbox job rate 12 50MiB --config bookie.toml
-      bkbox job rate --all 200MiB --config bookie.toml
+      bkbox job rate 12 50MiB/s --config bookie.toml
+      bkbox job rate --all 200MiB/s --config bookie.toml
     """
     address = target.address
     match words:
@@ -210,7 +210,8 @@ def rate(
             return
         case _:
             raise click.UsageError("give a job and a rate, or --all and a rate")
-    message("changed")
+    said = "what the configuration says" if of_all is None else rate_text(of_all)
+    message(f"the speed limit of all jobs together is now {said}")
 
 
 def _control(
@@ -272,7 +273,7 @@ def _print(found: Job, output: Format) -> None:
             ),
             ("rate", _rate(found)),
             ("time left", _time(found.eta_s)),
-            ("speed limit", _per_second(found.bytes_per_second) or "none"),
+            ("speed limit", rate_text(found.bytes_per_second)),
             *((name.replace("_", " "), count) for name, count in sorted(found.counts.items())),
             ("started by", "the bookie itself" if found.automatic else "an operator"),
             ("created", _moment(found.created_ms)),

@@ -85,7 +85,7 @@ def on(config: Config, seconds: int, dry_run: bool) -> None:
         )
 
 
-@maintenance.command(no_args_is_help=True)
+@maintenance.command()
 @config_option
 @dry_run_option
 @outcome_option
@@ -120,7 +120,7 @@ class BookieMaintenance:
     java_delay_s: int | None
 
 
-@maintenance.command(no_args_is_help=True)
+@maintenance.command()
 @config_option
 @watch_option
 @output_option

@@ -34,7 +34,7 @@ _START_S = 1.0
 """Log lines are held back for this time: most starts take less, and the log writer is loaded afterwards."""
 
 
-@click.command(no_args_is_help=True)
+@click.command()
 @config_option
 @click.pass_context
 def run(ctx: click.Context, config: Config) -> None:

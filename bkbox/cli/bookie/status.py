@@ -6,6 +6,7 @@ import click
 
 from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.status import Copies, Limbo, Losses, Process, Quotas, Status, to_json
+from bkbox.base.commandline import cluster_command
 from bkbox.base.text import counted, moment, quoted
 from bkbox.cli.bookie.job import print_jobs
 from bkbox.cli.lib.output import (
@@ -129,9 +130,8 @@ def _copies(copies: Copies) -> str:
 def _losses(losses: Losses) -> str:
     """The number of ledgers, and the last of them."""
     last = f"; the last: ledger {losses.listed[-1].ledger}" if losses.listed else ""
-    return (
-        f"{counted(losses.ledgers or 0, 'ledger')} of the cluster{last}; bkbox ledger list --lost"
-    )
+    lost = cluster_command("ledger", "list", "--lost")
+    return f"{counted(losses.ledgers or 0, 'ledger')} of the cluster{last}; {lost}"
 
 
 def _quotas(quotas: Quotas) -> str:

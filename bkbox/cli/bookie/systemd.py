@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.commandline import plain_command
 from bkbox.base.text import quoted
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import FILE
@@ -253,7 +254,8 @@ def _advise(commands: list[str], config: Config | None, placed: Path, unit: str)
         message(f"would run: {command}")
     if config is None:
         message(
-            f"{placed} is not there yet: make it with `bkbox init` as the user bkbox, then run this again"
+            f"{placed} is not there yet: make it as the user bkbox (`{plain_command('init', '--help')}` says how), "
+            "then run this again"
         )
     else:
         message(f"start the bookie now and at each boot with: systemctl enable --now {unit}")

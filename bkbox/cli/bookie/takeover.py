@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import click
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.host.small_files import read_small
 from bkbox.cli.lib.options import FILE, config_option, confirm, dry_run_option, yes_option
 from bkbox.cli.lib.output import message, outcome_option, size
@@ -103,7 +104,7 @@ def takeover(conf_file: Path, config: Config, fence_all: bool, dry_run: bool, ye
         with work.locked():
             work.convert()
             asyncio.run(finish())
-    message(f"done. Start the bookie with: bkbox run --config {config.path}")
+    message(f"done. Start the bookie with: {bookie_command('run')}")
 
 
 @click.command(no_args_is_help=True)

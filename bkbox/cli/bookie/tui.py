@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkbox.cli.lib.options import FILE
+from bkbox.base.commandline import bookie_command, plain_command
+from bkbox.cli.lib.options import FILE, config_choice
 from bkbox.cli.lib.target import is_given, remote_of, remote_options, target_of
 from bkbox.errors import OperatorError
 
@@ -22,9 +23,7 @@ _LISTEN_S = 3
 
 
 @click.command()
-@click.option(
-    "--config", "config_file", type=FILE, metavar="FILE", help="Configuration of the bookie."
-)
+@config_choice("Configuration of the bookie.")
 @remote_options
 @click.option(
     "--discover",
@@ -100,8 +99,9 @@ def _require_terminal() -> None:
     if all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
         return
     raise OperatorError(
-        "the screen needs a terminal as standard input and standard error; without one: bkbox status --watch, or "
-        "bkbox tui --record FILE --headless SECONDS"
+        "the screen needs a terminal as standard input and standard error; without one: "
+        f"{bookie_command('status', '--watch')}, or "
+        f"{bookie_command('tui', '--record', 'FILE', '--headless', 60)}"
     )
 
 
@@ -115,7 +115,9 @@ def _announced(name: str) -> str:
 
     found = [each for each in asyncio.run(found_here(_LISTEN_S, None)) if each["id"] == name]
     if not found:
-        raise OperatorError(f"no bookie {name} announces itself here: see `bkbox discover`")
+        raise OperatorError(
+            f"no bookie {name} announces itself here: see `{plain_command('discover')}`"
+        )
     if not found[0]["admin"].startswith(("http://", "https://")):
         raise OperatorError(
             f"bookie {name} has no admin API for other hosts: set http_listen in its configuration"

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from bkbox.base.commandline import plain_command
 from bkbox.cli.lib.signals import end_in_order
 from bkbox.demo import source as sources
 from bkbox.demo.cluster import Cluster
@@ -58,8 +59,8 @@ def demo(input_path: str | None, keep: Path | None, plain: bool) -> None:
             raise
     if keep is not None:
         output.explain(
-            f"Everything is still in {keep}: configurations, disks, logs, metadata. There, bkbox run "
-            f"--config bookie1.toml starts a bookie again."
+            f"Everything is still in {keep}: configurations, disks, logs, metadata. "
+            f"`{plain_command('run', '--config', keep.absolute() / 'bookie1.toml')}` starts a bookie again."
         )
 
 

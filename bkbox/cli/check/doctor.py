@@ -27,7 +27,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
 
 
-@click.command(no_args_is_help=True)
+@click.command()
 @config_file_option
 @click.option("--quiet", is_flag=True, help="Leave out what is in order.")
 @click.option(

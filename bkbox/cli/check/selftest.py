@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from bkbox.base.host.files import HostFiles
 from bkbox.cli.lib.exit_codes import ExitCode
-from bkbox.cli.lib.options import FILE
+from bkbox.cli.lib.options import config_choice, configuration_of
 from bkbox.cli.lib.output import (
     Format,
     message,
@@ -22,7 +21,6 @@ from bkbox.cli.lib.output import (
     prints,
     size,
 )
-from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.config.schema import Config
 from bkbox.selftest.disk import DiskReport, test, warnings
@@ -31,10 +29,8 @@ from bkbox.selftest.latency import Latency
 _BAR = 40
 
 
-@click.command(no_args_is_help=True)
-@click.option(
-    "--config", "config_file", type=FILE, metavar="FILE", help="Test the disks of this bookie."
-)
+@click.command()
+@config_choice("Test the disks of this bookie.")
 @click.option(
     "--folder",
     "folders",
@@ -73,10 +69,10 @@ def selftest(
       bkbox selftest --config bookie.toml
       bkbox selftest --folder /data/a --seconds 60 -o json
     """
-    if (config_file is None) == (not folders):
+    if config_file is not None and folders:
         raise click.UsageError("give either --config or --folder")
-    if config_file is not None:
-        config = configuration.load(config_file, os.environ)
+    if not folders:
+        config = configuration_of(config_file)
         folders = (*config.disks, *((config.journal,) if config.journal else ()))
         _warn_of_metadata(config)
     reports = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,13 +13,18 @@ from bkbox import metadata as stores
 from bkbox.api.admin import client as admin
 from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base import logs
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import BookieId, LedgerId, bookie_id
+from bkbox.base.text import UNLIMITED
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import (
-    FILE,
     bytes_per_second,
+    config_choice,
+    configuration_of,
     duration_s,
     ledgers_argument,
+    metadata_choice,
+    metadata_of,
     metadata_option,
 )
 from bkbox.cli.lib.output import (
@@ -36,7 +40,6 @@ from bkbox.cli.lib.output import (
     watch_option,
 )
 from bkbox.client.options import ClientOptions
-from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.jobs.job import JobKind
@@ -63,7 +66,7 @@ def autorecovery() -> None:
     """
 
 
-@autorecovery.command(no_args_is_help=True)
+@autorecovery.command()
 @metadata_option
 @click.option("--name", metavar="ID", help="Name in the election [default: host:autorecovery].")
 @click.option(
@@ -101,7 +104,11 @@ def autorecovery() -> None:
     help="Ledgers that are copied at the same time.",
 )
 @click.option(
-    "--rate", default="none", metavar="RATE", help="Copy at most so much a second, as 50MiB."
+    "--rate",
+    default=UNLIMITED,
+    show_default=True,
+    metavar="RATE",
+    help="Copy at most so much a second, as 50MiB/s.",
 )
 @click.option(
     "--topology-script",
@@ -128,7 +135,7 @@ def run(
 
     \b
     Example:
-      bkbox autorecovery run --metadata zk://zk1.example.com:2181/ledgers --rate 50MiB
+      bkbox autorecovery run --metadata zk://zk1.example.com:2181/ledgers --rate 50MiB/s
     """
     from bkbox.repair.replication import standalone
     from bkbox.repair.replication.auditor import AuditorSettings
@@ -169,7 +176,7 @@ class State:
     last_full_check_ms: int | None
 
 
-@autorecovery.command(no_args_is_help=True)
+@autorecovery.command()
 @metadata_option
 @watch_option
 @output_option
@@ -212,7 +219,7 @@ def status(metadata: str, output: Format) -> None:
     )
 
 
-@autorecovery.command(no_args_is_help=True)
+@autorecovery.command()
 @metadata_option
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @outcome_option
@@ -226,7 +233,7 @@ def enable(metadata: str, dry_run: bool) -> None:
     _switch(metadata, enabled=True, dry_run=dry_run)
 
 
-@autorecovery.command(no_args_is_help=True)
+@autorecovery.command()
 @metadata_option
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @outcome_option
@@ -274,16 +281,10 @@ class CheckResult:
     lists_missing: int
 
 
-@autorecovery.command(no_args_is_help=True)
+@autorecovery.command()
 @ledgers_argument
-@click.option("--metadata", metavar="URI", help=f"Of this cluster: {metadata_uri.FORMS}.")
-@click.option(
-    "--config",
-    "config_file",
-    type=FILE,
-    metavar="FILE",
-    help="Have the running bookie of this configuration compare its own copies, as a job.",
-)
+@metadata_choice(f"Of this cluster: {metadata_uri.FORMS}.")
+@config_choice("Have the running bookie of this configuration compare its own copies, as a job.")
 @click.option("--bookie", metavar="ID", help="With --now: what this bookie lacks alone.")
 @click.option("--now", is_flag=True, help="With --metadata: here, and not by the auditor.")
 @click.option("--dry-run", is_flag=True, help="Mark, copy and ask for nothing; with --now, count.")
@@ -316,12 +317,12 @@ def check(
       bkbox autorecovery check --bookie 10.0.0.5:3181 --metadata sqlite:cluster.db --now
       bkbox autorecovery check --config bookie.toml
     """
-    if (metadata is None) == (config_file is None):
-        raise click.UsageError("give either --metadata or --config")
-    if config_file is not None:
+    if metadata is not None:
+        metadata = metadata_of(metadata, config_file)
+    else:
         if now or bookie is not None:
             raise click.UsageError("--now and --bookie go with --metadata")
-        config = configuration.load(config_file, os.environ)
+        config = configuration_of(config_file)
         arguments = {"ledgers": ",".join(map(str, ledgers))} if ledgers else {"all": "true"}
         if dry_run:
             message(f"bookie {config.bookie_id} would be asked to compare its copies")
@@ -330,7 +331,6 @@ def check(
             admin.start_job(admin_socket_path(config), JobKind.CHECK, arguments), config, output
         )
         return
-    assert metadata is not None
     if now:
         only = None if bookie is None else bookie_id(bookie)
         found = _checked(metadata, ledgers, only, output, dry_run=dry_run)
@@ -356,7 +356,7 @@ async def _ask_auditor(metadata: str, *, dry_run: bool) -> None:
                 delay.seconds
             )  # written again, it asks for a look at once
     message(
-        f"the auditor, {auditor}, checks every ledger now: bkbox autorecovery status --metadata '{metadata}'"
+        f"the auditor, {auditor}, checks every ledger now: {cluster_command('autorecovery', 'status')}"
         if auditor
         else "there is no auditor: the next one checks every ledger first; --now does it here"
     )
@@ -446,7 +446,7 @@ class MarkedLedger:
     why: str
 
 
-@autorecovery.command("list", no_args_is_help=True)
+@autorecovery.command("list")
 @metadata_option
 @click.option("--missing", metavar="BOOKIE", help="Only ledgers whose mark names this bookie.")
 @output_option

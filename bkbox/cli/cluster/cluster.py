@@ -39,7 +39,7 @@ def cluster() -> None:
     """
 
 
-@cluster.command(no_args_is_help=True)
+@cluster.command()
 @metadata_option
 @dry_run_option
 @outcome_option
@@ -109,7 +109,7 @@ class Info:
     replication: Replication
 
 
-@cluster.command(no_args_is_help=True)
+@cluster.command()
 @metadata_option
 @click.option(
     "--count-ledgers",
@@ -179,7 +179,7 @@ def _layout(store: MetadataStore) -> str | None:
 # ---- list -------------------------------------------------------------------------------------
 
 
-@cluster.command("list", no_args_is_help=True)
+@cluster.command("list")
 @metadata_option
 @click.option("--rw", "only", flag_value=WRITABLE, help="Only bookies that take new entries.")
 @click.option("--ro", "only", flag_value=READ_ONLY, help="Only bookies that are read-only.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,10 +11,19 @@ import click
 
 from bkbox.api.admin import client
 from bkbox.api.admin.socket_path import admin_socket_path
+from bkbox.base.commandline import bookie_command
 from bkbox.base.ids import BookieId, bookie_id
-from bkbox.base.text import counted
+from bkbox.base.text import UNLIMITED, counted
 from bkbox.cli.lib.exit_codes import ExitCode
-from bkbox.cli.lib.options import FILE, bytes_per_second, confirm, yes_option
+from bkbox.cli.lib.options import (
+    bytes_per_second,
+    config_choice,
+    configuration_of,
+    confirm,
+    metadata_choice,
+    metadata_of,
+    yes_option,
+)
 from bkbox.cli.lib.output import (
     Format,
     message,
@@ -26,7 +34,6 @@ from bkbox.cli.lib.output import (
     prints,
 )
 from bkbox.client.options import ClientOptions
-from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.repair.decommission import Decommission, DecommissionScan, still_writable
@@ -72,20 +79,16 @@ class DecommissionResult:
 
 @click.command(no_args_is_help=True)
 @click.argument("bookie")
-@click.option(
-    "--metadata", metavar="URI", help=f"Do it here, in this cluster: {metadata_uri.FORMS}."
-)
-@click.option(
-    "--config",
-    "config_file",
-    type=FILE,
-    metavar="FILE",
-    help="Have the running bookie of this configuration do it, as a job.",
-)
+@metadata_choice(f"Do it here, in this cluster: {metadata_uri.FORMS}.")
+@config_choice("Have the running bookie of this configuration do it, as a job.")
 @click.option("--dry-run", is_flag=True, help="Say what would be copied and what forbids it.")
 @click.option("--delete-cookie", is_flag=True, help="Delete its cookie at the end.")
 @click.option(
-    "--rate", default="none", metavar="RATE", help="With --metadata: copy so much a second at most."
+    "--rate",
+    default=UNLIMITED,
+    show_default=True,
+    metavar="RATE",
+    help="With --metadata: copy no faster.",
 )
 @click.option("--spark", is_flag=True, help="With --metadata: have Spark make the copies.")
 @click.option("--master", metavar="URL", help="With --spark: where it runs [default: local[*]].")
@@ -124,18 +127,17 @@ def decommission(
       bkbox decommission 10.0.0.7:3181 --config bookie.toml --delete-cookie
     """
     name = bookie_id(bookie)
-    if (metadata is None) == (config_file is None):
-        raise click.UsageError("give either --metadata or --config")
     if spark and metadata is None:
         raise click.UsageError("--spark is for --metadata: a job of a bookie runs in that bookie")
     if master is not None and not spark:
         raise click.UsageError("--master is for --spark")
     socket, own = None, False
-    if config_file is not None:
-        config = configuration.load(config_file, os.environ)
+    if metadata is not None:
+        metadata = metadata_of(metadata, config_file)
+    else:
+        config = configuration_of(config_file)
         metadata, socket = config.metadata, admin_socket_path(config)
         own = config.bookie_id == name
-    assert metadata is not None
     survey = asyncio.run(_survey(metadata, name))
     _print(survey, output)
     if survey.refusal:
@@ -164,7 +166,9 @@ def decommission(
 def _as_job(socket: Path, bookie: BookieId, *, delete_cookie: bool) -> ExitCode:
     arguments = {"bookie": str(bookie)} | ({"delete_cookie": "true"} if delete_cookie else {})
     job = client.start_job(socket, JobKind.DECOMMISSION, arguments)
-    message(f"job {job.id}; it goes on if this command ends: bkbox job watch {job.id}")
+    message(
+        f"job {job.id}; it goes on if this command ends: {bookie_command('job', 'watch', job.id)}"
+    )
     printed = ""
     while not job.state.ended:
         time.sleep(_POLL_EVERY_S)

@@ -42,7 +42,7 @@ def _parse_bookie(text: str) -> BookieId:
         raise click.BadParameter(str(error)) from None
 
 
-@placement.command(no_args_is_help=True)
+@placement.command()
 @metadata_option
 @click.option(
     "-E",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
@@ -15,7 +14,8 @@ import click
 from bkbox.api.cluster.asking import Asker, Reach, watch_cluster, watch_from
 from bkbox.api.cluster.rows import APACHE, ORDERS, BookieRow, Report, selected, summary
 from bkbox.api.cluster.watch import ClusterWatch
-from bkbox.cli.lib.options import FILE
+from bkbox.base.commandline import set_origin
+from bkbox.cli.lib.options import config_choice, configuration_of, metadata_choice
 from bkbox.cli.lib.output import (
     Format,
     message,
@@ -27,7 +27,6 @@ from bkbox.cli.lib.output import (
     watch_option,
 )
 from bkbox.cli.lib.target import is_given, remote_of, remote_options
-from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.config.schema import Config
 
@@ -44,15 +43,9 @@ class ClusterStatus:
     problem: str
 
 
-@click.command(no_args_is_help=True)
-@click.option("--metadata", metavar="URI", help=f"Metadata store: {metadata_uri.FORMS}.")
-@click.option(
-    "--config",
-    "config_file",
-    type=FILE,
-    metavar="FILE",
-    help="Configuration of one of the bookies.",
-)
+@click.command()
+@metadata_choice(f"Metadata store: {metadata_uri.FORMS}.")
+@config_choice("Configuration of one of the bookies.")
 @remote_options
 @click.option(
     "--sort",
@@ -96,7 +89,12 @@ def status(
     """
     if is_given("url") and (metadata or config_file):
         raise click.UsageError("give one of --metadata, --config and --bookie")
-    config = None if config_file is None else configuration.load(config_file, os.environ)
+    by_url = url is not None and metadata is None and config_file is None
+    config = None
+    if config_file is not None or (metadata is None and not by_url):
+        config = configuration_of(config_file)
+    if metadata is not None and config is None:
+        set_origin(metadata=metadata)
     watching = _watching(metadata, config, url, token_file, plain_text=plain_text)
     found = asyncio.run(_poll(watching))
     rows = selected(found.bookies, order, text)
@@ -126,10 +124,7 @@ def _watching(
     if metadata is not None:
         reach = None if token_file is None else Reach(token_file, plain_text)
         return watch_cluster(metadata, config, reach, clock)
-    if url is None:
-        raise click.UsageError(
-            "which cluster? give --config, --metadata, or --bookie with --token-file"
-        )
+    assert url is not None
     there = remote_of(url, token_file, plain_text=plain_text)
     assert token_file is not None  # remote_of has read it
     return watch_from(there, Reach(token_file, plain_text), clock)

@@ -50,7 +50,7 @@ class Report:
     unreadable: list[int]
 
 
-@click.command(no_args_is_help=True)
+@click.command()
 @metadata_option
 @click.option(
     "--by",

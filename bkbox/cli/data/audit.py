@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from bkbox.audit.run import Summary
-from bkbox.base.text import counted, quoted
+from bkbox.base.text import UNLIMITED, counted, quoted
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import bytes_per_second, metadata_option
@@ -71,9 +71,10 @@ class OpenedTarget(Protocol):
 @click.option("--no-orphans", is_flag=True, help="Do not probe ids that no ledger has.")
 @click.option(
     "--rate",
-    default="none",
+    default=UNLIMITED,
+    show_default=True,
     metavar="RATE",
-    help="Read at most so much a second per task, as 50MiB.",
+    help="Read at most so much a second per task, as 50MiB/s.",
 )
 @click.option("--rack-map", metavar="MAP", help="Racks from a JSON map: a file, or znode:PATH.")
 @click.option(

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from bkbox.audit.plan import BY_PERSONS, Step, plan_of, read_plan, write_plan
-from bkbox.base.text import counted
+from bkbox.base.text import UNLIMITED, counted
 from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
@@ -55,7 +55,7 @@ class Plan:
     steps: list[PlannedStep]
 
 
-@click.command(no_args_is_help=True)
+@click.command()
 @metadata_option
 @click.option("--from-audit", type=DIRECTORY, metavar="DIR", help="Results of `bkbox audit`.")
 @click.option("--plan", "plan_file", type=FILE, metavar="FILE", help="A plan to carry out.")
@@ -65,9 +65,10 @@ class Plan:
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option(
     "--rate",
-    default="none",
+    default=UNLIMITED,
+    show_default=True,
     metavar="RATE",
-    help="Copy at most so much a second per task, as 50MiB.",
+    help="Copy at most so much a second per task, as 50MiB/s.",
 )
 @yes_option
 @engine_options
@@ -97,7 +98,7 @@ def repair(
     \b
     Example:
       bkbox repair --metadata zk://zk1:2181/ledgers --from-audit audit --write-plan plan.csv
-      bkbox repair --metadata zk://zk1:2181/ledgers --plan plan.csv --rate 50MiB --yes
+      bkbox repair --metadata zk://zk1:2181/ledgers --plan plan.csv --rate 50MiB/s --yes
     """
     if (from_audit is None) == (plan_file is None):
         raise click.UsageError("give either --from-audit or --plan")

@@ -12,6 +12,7 @@ import click
 from bkbox.api.admin import disks as client
 from bkbox.api.admin.disks import DiskView, DrainPlan
 from bkbox.api.admin.socket_path import admin_socket_path
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted
 from bkbox.cli.lib.options import config_option, confirm, yes_option
 from bkbox.cli.lib.output import (
@@ -49,7 +50,7 @@ def disk() -> None:
     """
 
 
-@disk.command("list", no_args_is_help=True)
+@disk.command("list")
 @config_option
 @watch_option
 @output_option
@@ -206,7 +207,7 @@ def drain(name: str, config: Config, dry_run: bool, undo: bool, output: Format) 
     if output != "table":
         print_document(to_json(job), output)
     else:
-        message(f"job {job.id} drains {name}: bkbox job watch {job.id} --config {config.path}")
+        message(f"job {job.id} drains {name}: {bookie_command('job', 'watch', job.id)}")
 
 
 @outcome
@@ -278,9 +279,7 @@ def replace(old: str, path: Path, config: Config, dry_run: bool, yes: bool) -> N
     _print_notes(
         [line for line in client.replace(_socket(config), old, path) if line not in warnings]
     )
-    message(
-        f"{path} is in the place of {old}; repair fills it: bkbox job list --config {config.path}"
-    )
+    message(f"{path} is in the place of {old}; repair fills it: {bookie_command('job', 'list')}")
 
 
 @disk.command(no_args_is_help=True)
@@ -300,7 +299,8 @@ def remove(name: str, config: Config, dry_run: bool) -> None:
         found = client.find(_socket(config), name)
         if found.state != "drained":
             raise DiskChangeError(
-                f"{found.path} is {found.state} and holds {_contents(found)}: drain it first (bkbox disk drain)"
+                f"{found.path} is {found.state} and holds {_contents(found)}: drain it first: "
+                f"{bookie_command('disk', 'drain', found.path)}"
             )
         message(f"this will take {found.path} out of the bookie; it holds nothing")
         return

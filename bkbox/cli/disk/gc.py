@@ -11,6 +11,7 @@ from bkbox.api.admin import client
 from bkbox.api.admin import space as admin
 from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.space import NO_SUCH_SEGMENT, DiskSpace
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted
 from bkbox.cli.bookie.job import print_jobs
 from bkbox.cli.lib.options import config_option
@@ -54,7 +55,7 @@ def gc() -> None:
     """
 
 
-@gc.command(no_args_is_help=True)
+@gc.command()
 @config_option
 @watch_option
 @output_option
@@ -105,7 +106,7 @@ def _row(disk: DiskSpace) -> tuple[object, ...]:
     )
 
 
-@gc.command(no_args_is_help=True)
+@gc.command()
 @config_option
 @click.option("--dry-run", is_flag=True, help="Only count the ledgers that would be collected.")
 @click.option(
@@ -160,7 +161,7 @@ def explain(segment: int, config: Config, output: Format) -> None:
     found = admin.explain_segment(admin_socket_path(config), segment)
     if all(item["state"] == NO_SUCH_SEGMENT for item in found):
         raise NoSuchSegmentError(
-            f"no disk in service has a segment {segment}; bkbox gc status shows how many there are"
+            f"no disk in service has a segment {segment}; `{bookie_command('gc', 'status')}` shows how many there are"
         )
     if output != "table":
         print_document(found, output)
@@ -189,7 +190,7 @@ def _explain(item: dict[str, Any]) -> None:
         pairs.append(
             (
                 "cannot be read",
-                f"{counted(len(item['bad_regions']), 'part')}; `bkbox scrub run` refills them",
+                f"{counted(len(item['bad_regions']), 'part')}; `{bookie_command('scrub', 'run')}` refills them",
             )
         )
     if item.get("kept"):

@@ -47,7 +47,7 @@ class RebuildSummary:
     unreadable: tuple[str, ...]
 
 
-@index.command(no_args_is_help=True)
+@index.command()
 @config_option
 @click.option(
     "--disk",

@@ -52,7 +52,7 @@ class ScrubPlan:
     from_segment: int
 
 
-@scrub.command(no_args_is_help=True)
+@scrub.command()
 @config_option
 @click.option("--restart", is_flag=True, help="From the beginning, wherever the last one has come.")
 @click.option("--disks-only", is_flag=True, help="Do not compare with what other bookies have.")
@@ -108,7 +108,7 @@ def _print_plan(disks: Sequence[DiskSpace], *, restart: bool, output: Format) ->
     )
 
 
-@scrub.command(no_args_is_help=True)
+@scrub.command()
 @config_option
 @watch_option
 @output_option

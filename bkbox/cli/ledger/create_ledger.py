@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bkbox.base.commandline import cluster_command
 from bkbox.cli.lib.options import NewLedger
 from bkbox.cli.lib.output import message
 from bkbox.client import LedgerWriter
@@ -23,7 +24,10 @@ async def create_ledger(
         ack = write // 2 + 1 if new.ack_quorum is None else new.ack_quorum
         found = await client.placer.explain(QuorumSizes(new.ensemble, write, ack))
         if not found.is_complete:
-            raise NotEnoughBookiesError("too few bookies: see `bkbox placement explain`")
+            explained = cluster_command(
+                "placement", "explain", "-E", new.ensemble, "-Q", write, "-A", ack
+            )
+            raise NotEnoughBookiesError(f"too few bookies: see `{explained}`")
         bookies = ", ".join(map(str, found.ensemble))
         message(f"would create a ledger, now on {bookies}; nothing was changed")
         return None

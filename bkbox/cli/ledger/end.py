@@ -11,6 +11,7 @@ from contextlib import redirect_stdout
 
 import click
 
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import LedgerId
 from bkbox.base.text import counted
 from bkbox.cli.ledger.format_ledger import Ledger, print_ledger
@@ -45,7 +46,7 @@ from bkbox.wire.metadata.loss import losses_of, unknown_beyond
 _SHOWN_HOLES = 5
 
 
-@click.command(no_args_is_help=True)
+@click.command()
 @optional_ledger_argument
 @metadata_option
 @password_option
@@ -220,7 +221,8 @@ def _print_ended(plan: ForceClosePlan, done: Ended, output: Format) -> None:
         message("recovery has closed it: nothing was given up")
         if plan.holes:
             number = done.metadata.ledger_id
-            message(f"found nowhere: entries {text_of(plan.holes)}; bkbox ledger explain {number}")
+            explained = cluster_command("ledger", "explain", number)
+            message(f"found nowhere: entries {text_of(plan.holes)}; {explained}")
     elif done.record is None:
         message("another caller has ended it meanwhile")
     print_ledger(done.metadata, output)

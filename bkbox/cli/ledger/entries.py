@@ -56,7 +56,7 @@ class ReadEntry:
     payload: str
 
 
-@click.command(no_args_is_help=True)
+@click.command()
 @metadata_option
 @quorum_options
 @password_option

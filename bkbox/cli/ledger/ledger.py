@@ -60,7 +60,7 @@ for _command in (read, write, recover, explain, end):
     ledger.add_command(_command)
 
 
-@ledger.command("list", no_args_is_help=True)
+@ledger.command("list")
 @metadata_option
 @click.option(
     "--lost",
@@ -136,7 +136,7 @@ class CreatedLedger:
     ledger_id: int
 
 
-@ledger.command(no_args_is_help=True)
+@ledger.command()
 @metadata_option
 @quorum_options
 @password_option

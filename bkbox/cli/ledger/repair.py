@@ -12,6 +12,7 @@ import click
 
 from bkbox.api.admin import client as admin
 from bkbox.api.admin.socket_path import admin_socket_path
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import LedgerId
 from bkbox.cli.ledger.format_ledger import Ledger, print_ledger
 from bkbox.cli.lib.options import dry_run_option, ledger_argument, metadata_option, password_option
@@ -273,7 +274,7 @@ def _advice(found: LedgerInspection) -> str:
         return found.diagnosis.what_to_do
     number = found.metadata.ledger_id
     if found.diagnosis.prospect is RecoveryOutlook.CLOSES:
-        return f"nothing if its writer lives, else: bkbox ledger recover {number}"
+        return f"nothing if its writer lives, else: {cluster_command('ledger', 'recover', number)}"
     counts = [
         coverage(found.metadata, found.reports, entries)
         for entries, _ in fragments_of(found.metadata, found.metadata.last_entry)
@@ -283,10 +284,8 @@ def _advice(found: LedgerInspection) -> str:
     if any(each.uncertain for each in counts) and unresponsive:
         return f"bring back {', '.join(unresponsive)}: entries are unknown without"
     if any(each.lost or each.uncertain for each in counts):
-        return (
-            f"entries are nowhere to be found: 'bkbox ledger end {number} --accept-loss --plug "
-            f"--dry-run' shows what it means to give them up"
-        )
+        end = cluster_command("ledger", "end", number, "--accept-loss", "--plug", "--dry-run")
+        return f"entries are nowhere to be found: `{end}` shows what it means to give them up"
     if limbo:
         return f"nothing: {', '.join(limbo)} will copy what is missing there and leave limbo"
     if any(each.fewer_than(found.metadata.write_quorum) for each in counts):

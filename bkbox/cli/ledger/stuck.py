@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
+from bkbox.base.commandline import cluster_command
 from bkbox.base.text import counted
 from bkbox.cli.lib.output import Format, print_document, print_fields, print_table
 from bkbox.client.ledger.force_close import record_of
@@ -65,7 +66,10 @@ def report_of(found: StuckLedgers, at_ms: int, by: str, run: str) -> StuckReport
     left = [
         LedgerLeft(each.metadata.ledger_id, each.reason, each.what_to_do) for each in found.waiting
     ]
-    left += [LedgerLeft(ledger, why, f"bkbox ledger show {ledger}") for ledger, why in found.unread]
+    left += [
+        LedgerLeft(ledger, why, str(cluster_command("ledger", "show", ledger)))
+        for ledger, why in found.unread
+    ]
     return _report(run, at_ms, by, losses, (), (), left)
 
 
@@ -82,8 +86,8 @@ async def end_stuck(found: StuckLedgers, at_ms: int, by: str, run: str) -> Stuck
         except BkboxError as error:
             if isinstance(error, MetadataUnavailableError) and not (losses or recovered):
                 raise
-            again = f"bkbox ledger end {plan.ledger_id} --accept-loss --dry-run"
-            failed.append(LedgerLeft(plan.ledger_id, str(error), again))
+            again = cluster_command("ledger", "end", plan.ledger_id, "--accept-loss", "--dry-run")
+            failed.append(LedgerLeft(plan.ledger_id, str(error), str(again)))
             continue
         # Without a record of this run, recovery or another operator has closed it.
         record = done.record or next(reversed(losses_of(done.metadata)), None)

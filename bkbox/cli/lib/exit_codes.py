@@ -77,9 +77,11 @@ def host_error(error: OSError) -> errors.HostError:
 
 def report(error: errors.BkboxError) -> None:
     """Prints ``error: …`` on standard error, a line for each line of the text."""
-    from bkbox.base.logs.control import in_one_line  # not needed for `--help`, which has to be fast
+    # not needed for `--help`, which has to be fast
+    from bkbox.base.commandline import shortened
+    from bkbox.base.logs.control import in_one_line
 
-    for line in (str(error) or type(error).__name__).splitlines():
+    for line in (shortened(str(error)) or type(error).__name__).splitlines():
         click.echo(f"error: {in_one_line(line)}", err=True)
     if isinstance(error, errors.BugError):
         click.echo("this is a fault of bkbox itself: please report it", err=True)

@@ -11,14 +11,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from bkbox.base.commandline import set_origin
 from bkbox.base.host.small_files import read_small
 from bkbox.base.ids import LedgerId, ledger_id
 from bkbox.base.text import quoted, rate_of
+from bkbox.config import find, metadata_uri
 from bkbox.config import load as configuration
-from bkbox.config import metadata_uri
+from bkbox.config.schema import Config
 from bkbox.errors import InvalidIdError
 from bkbox.wire.metadata.ledger import DigestType
 
+URL_VARIABLE = "BKBOX_BOOKIE"
 PASSWORD_VARIABLE = "BKBOX_LEDGER_PASSWORD"  # noqa: S105 - a name, not a password
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -26,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def bytes_per_second(text: str) -> int:
-    """Parses a rate (rate_of): 50MiB, 800KiB; none or 0 means no limit, and is returned as 0."""
+    """Parses a rate (rate_of): 20MB/s, 20MiB/s; 0 for no limit."""
     try:
         return rate_of(text)
     except ValueError as error:
@@ -62,15 +65,39 @@ def ledgers_argument(command: F) -> F:
     return click.argument("ledgers", metavar="[LEDGER]...", nargs=-1, type=_parse_ledger)(command)
 
 
-config_file_option = click.option(
-    "--config",
-    "config_file",
-    type=FILE,
-    required=True,
-    metavar="FILE",
-    help="Configuration of the bookie.",
-)
-"""``--config FILE``, passed to the command as ``config_file``, a path."""
+def configuration_file(named: Path | None) -> Path:
+    """The path of ``--config``, else of BKBOX_CONFIG, else the default path (bkbox/config/find.py). Raises ConfigError
+    where there is none.
+
+    Commands that are suggested from now on are about that bookie.
+    """
+    path = find.found(os.environ) if named is None else named
+    is_found = find.leads_to(path, os.environ) and not os.environ.get(URL_VARIABLE)
+    set_origin(config=os.path.abspath(path), is_found=is_found)
+    return path
+
+
+def configuration_of(named: Path | None) -> Config:
+    """The configuration of the same file. Raises ConfigError."""
+    return configuration.load(configuration_file(named), os.environ)
+
+
+def config_choice(about: str) -> Callable[[F], F]:
+    """``--config FILE``, passed to the command as ``config_file``: None where it is not given."""
+    return click.option("--config", "config_file", type=FILE, metavar="FILE", help=about)
+
+
+def config_file_option(command: F) -> F:
+    """``--config FILE``, passed to the command as ``config_file``: the path that was given or found."""
+
+    @functools.wraps(command)
+    def find_first(*args: Any, config_file: Path | None, **kwargs: Any) -> Any:
+        return command(*args, config_file=configuration_file(config_file), **kwargs)
+
+    help_text = (
+        f"Configuration of the bookie [default: {find.VARIABLE}, or {find.FOLDER / find.NAME}]."
+    )
+    return config_choice(help_text)(find_first)  # type: ignore[return-value]
 
 
 def config_option(command: F) -> F:
@@ -84,28 +111,33 @@ def config_option(command: F) -> F:
 
 
 def metadata_option(command: F) -> F:
-    """``--metadata URI`` or ``--config FILE``, passed to the command as ``metadata``, the URI."""
+    """``--metadata URI`` or ``--config FILE``, passed to the command as ``metadata``, the URI. Without both it is
+    that of the configuration that is found."""
 
     @functools.wraps(command)
     def choose(*args: Any, metadata: str | None, config_file: Path | None, **kwargs: Any) -> Any:
-        if (metadata is None) == (config_file is None):
-            raise click.UsageError("give either --metadata or --config")
-        if config_file is not None:
-            metadata = configuration.load(config_file, os.environ).metadata
-        return command(*args, metadata=metadata, **kwargs)
+        return command(*args, metadata=metadata_of(metadata, config_file), **kwargs)
 
-    with_config = click.option(
-        "--config",
-        "config_file",
-        type=FILE,
-        metavar="FILE",
-        help="Take the metadata store from a bookie's configuration.",
+    with_config = config_choice(
+        f"Take the metadata store from a bookie's configuration [default: {find.VARIABLE}, or "
+        f"{find.FOLDER / find.NAME}]."
     )(choose)
-    return click.option(
-        "--metadata",
-        metavar="URI",
-        help=f"Metadata store of the cluster: {metadata_uri.FORMS}.",
-    )(with_config)  # type: ignore[return-value]
+    return metadata_choice(f"Metadata store of the cluster: {metadata_uri.FORMS}.")(with_config)  # type: ignore[return-value]
+
+
+def metadata_choice(about: str) -> Callable[[F], F]:
+    """``--metadata URI``, passed to the command as ``metadata``: None where it is not given."""
+    return click.option("--metadata", metavar="URI", help=about)
+
+
+def metadata_of(metadata: str | None, config_file: Path | None) -> str:
+    """The URI that was given, or that of the configuration. Raises click.UsageError for both, ConfigError."""
+    if metadata is None:
+        return configuration_of(config_file).metadata
+    if config_file is not None:
+        raise click.UsageError("give either --metadata or --config")
+    set_origin(metadata=metadata)
+    return metadata
 
 
 def password_option(command: F) -> F:

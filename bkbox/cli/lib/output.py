@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from bkbox.api.admin.status import Latency, Stage
+from bkbox.base.commandline import bookie_command, shortened
 from bkbox.base.logs.control import in_json, in_lines, in_one_line
 from bkbox.base.text import quoted
 from bkbox.config.schema import Config
@@ -127,6 +128,7 @@ def watch_option(command: F) -> F:
 
 def message(text: str) -> None:
     """Prints a message that is not part of the result."""
+    text = shortened(text)
     click.echo(in_lines(text), err=True)
     messages = _recorded.get()
     if messages is not None:
@@ -204,7 +206,7 @@ def print_started(job: Job, config: Config, output: Format) -> None:
         print_document(to_json(job), output)
     else:
         click.echo(
-            f"job {job.id} ({job.kind}) was started: bkbox job watch {job.id} --config {config.path}"
+            f"job {job.id} ({job.kind}) was started: {bookie_command('job', 'watch', job.id)}"
         )
 
 
@@ -240,7 +242,9 @@ def _text(cell: object) -> str:
             return ", ".join(f"{name} = {_text(value)}" for name, value in cell.items()) or "-"
         case Enum():
             return str(cell.value)
-        case str() | int() | float() | PurePath():
+        case str():
+            return shortened(cell)
+        case int() | float() | PurePath():
             return str(cell)
     return quoted(cell)
 

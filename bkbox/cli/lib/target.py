@@ -4,7 +4,6 @@ address."""
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,10 @@ from click.core import ParameterSource
 from bkbox.api.admin.client import Address
 from bkbox.api.admin.remote import Remote, remote
 from bkbox.api.admin.socket_path import admin_socket_path
-from bkbox.cli.lib.options import FILE
-from bkbox.config import load as configuration
+from bkbox.cli.lib.options import FILE, URL_VARIABLE, config_choice, configuration_of
+from bkbox.config import find
 from bkbox.config.schema import Config
 
-URL_VARIABLE = "BKBOX_BOOKIE"
 TOKEN_FILE_VARIABLE = "BKBOX_TOKEN_FILE"  # noqa: S105 - a name, not a token
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,9 +48,8 @@ def target_option(command: F) -> F:
         found = target_of(config_file, url, token_file, plain_text=plain_text)
         return command(*args, target=found, **kwargs)
 
-    return click.option(
-        "--config", "config_file", type=FILE, metavar="FILE", help="Configuration of the bookie."
-    )(remote_options(choose))  # type: ignore[return-value]
+    about = f"Configuration of the bookie [default: {find.VARIABLE}, or {find.FOLDER / find.NAME}]."
+    return config_choice(about)(remote_options(choose))  # type: ignore[return-value]
 
 
 def remote_options(command: F) -> F:
@@ -83,14 +80,13 @@ def remote_options(command: F) -> F:
 def target_of(
     config_file: Path | None, url: str | None, token_file: Path | None, *, plain_text: bool
 ) -> Target:
-    """Raises click.UsageError, ConfigError, OperatorError."""
-    if config_file is not None:
-        if is_given("url") or is_given("token_file"):
-            raise click.UsageError("give either --config or --bookie with --token-file")
-        config = configuration.load(config_file, os.environ)
+    """The bookie of the options; else of BKBOX_BOOKIE; else of the configuration that is found. Raises
+    click.UsageError, ConfigError, OperatorError."""
+    if config_file is not None and (is_given("url") or is_given("token_file")):
+        raise click.UsageError("give either --config or --bookie with --token-file")
+    if url is None or config_file is not None:
+        config = configuration_of(config_file)
         return Target(admin_socket_path(config), config)
-    if url is None:
-        raise click.UsageError("which bookie? give --config, or --bookie with --token-file")
     return Target(remote_of(url, token_file, plain_text=plain_text), None)
 
 

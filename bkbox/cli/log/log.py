@@ -331,7 +331,7 @@ class LogSummary:
     problem: str | None = None
 
 
-@log.command("list", no_args_is_help=True)
+@log.command("list")
 @metadata_option
 @output_option
 @prints(list[LogSummary])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import LedgerId
 from bkbox.client.inner import Inner
 from bkbox.client.log.ledger_list import LedgerList, decode, encode
@@ -84,9 +85,10 @@ class StoredList:
         """The reason that a ledger of the list does not exist. Raises NoSuchLogError, MetadataError."""
         found = (await self.read()).value
         if ledger in found.ledgers:
+            forget = cluster_command("log", "forget", self.name, ledger, "--dry-run")
             return LogLedgerLostError(
                 f"ledger {ledger} of log {self.name} was deleted, and not by a truncation of the log; "
-                f"'bkbox log forget {self.name} {ledger} --dry-run' says what that has cost, and without --dry-run "
+                f"`{forget}` says what that has cost, and without --dry-run "
                 "takes it out of the log",
                 found.after(ledger),
             )

@@ -30,6 +30,7 @@ from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
+from bkbox.base.commandline import plain_command
 from bkbox.errors import HandleClosedError, MetadataError, MetadataUnavailableError
 
 APPLICATION_ID = 0x626B626F
@@ -203,7 +204,7 @@ class Database:
         identity = _identity_of(self.path)
         if identity is None:
             raise MetadataUnavailableError(
-                f"there is no metadata store {self.path}: `bkbox init` creates it"
+                f"there is no metadata store {self.path}: `{plain_command('init', '--help')}` says how to create it"
             )
         if not os.access(self.path, os.W_OK, effective_ids=True):
             # SQLite would open it for reading and fail only at the first write.

@@ -14,6 +14,7 @@ from __future__ import annotations
 from contextlib import suppress
 from uuid import UUID
 
+from bkbox.base.commandline import cluster_command, plain_command
 from bkbox.base.text import quoted
 from bkbox.config.metadata_uri import METADATA_STORE, ZooKeeperUri
 from bkbox.errors import ConfigError, EncodingError, MetadataError, OperatorError
@@ -54,7 +55,7 @@ async def init(zk: Connection, uri: ZooKeeperUri, instance_id: UUID) -> None:
             if found is None or found.data != identity:
                 raise OperatorError(
                     f"{root} exists already in ZooKeeper ({zk.hosts}): choose another root, or "
-                    "look at what is there with `bkbox cluster info`"
+                    f"look at what is there with `{cluster_command('cluster', 'info')}`"
                 ) from None
         break
     await _create_layout(zk, uri)
@@ -70,7 +71,10 @@ async def open_root(zk: Connection, uri: ZooKeeperUri) -> PathLayout:
     if await zk.exists(uri.root) is None:
         raise OperatorError(
             f"there is no cluster at {uri.root} in ZooKeeper ({zk.hosts}): "
-            + (await _cluster_at_chroot(zk, uri) or f"run `bkbox cluster init --metadata '{uri}'`")
+            + (
+                await _cluster_at_chroot(zk, uri)
+                or f"run `{plain_command('cluster', 'init', '--metadata', uri)}`"
+            )
         )
     with suppress(NodeExistsError, NoNodeError):
         await writes.create(zk, f"{uri.root}/available/readonly")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bkbox.base.ids import BookieId
+from bkbox.base.commandline import cluster_command
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.text import counted
 from bkbox.client.connection.pool import BookiePool
 from bkbox.jobs.context import JobContext
@@ -17,12 +18,16 @@ from bkbox.repair.copy.engine import CopyEngine
 from bkbox.repair.copy.entry_source import EntrySource, ReadFailure
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
-COPY_ADVICE = (
-    "bring back a bookie that holds these entries, copying is tried again by itself; "
-    "'bkbox ledger explain {0}' shows which bookie has what; where no bookie has them any more, "
-    "'bkbox ledger end {0} --accept-loss --plug --dry-run' shows what would be lost by giving them up"
-)
-"""The remedy for entries that no peer returned, with the ledger to be filled in."""
+
+def copy_advice(ledger: LedgerId) -> str:
+    """The remedy for entries that no peer returned."""
+    explain = cluster_command("ledger", "explain", ledger)
+    end = cluster_command("ledger", "end", ledger, "--accept-loss", "--plug", "--dry-run")
+    return (
+        "bring back a bookie that holds these entries, copying is tried again by itself; "
+        f"`{explain}` shows which bookie has what; where no bookie has them any more, `{end}` shows what would be "
+        "lost by giving them up"
+    )
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ import asyncio
 import logging
 
 from bkbox.base.backoff import backoff_s
+from bkbox.base.commandline import bookie_command
 from bkbox.base.ids import LedgerId
 from bkbox.base.text import counted
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
@@ -36,7 +37,7 @@ from bkbox.jobs.context import JobContext
 from bkbox.protocol import repair as plan
 from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
-from bkbox.repair.copy.local_copy import COPY_ADVICE, copy_to_local
+from bkbox.repair.copy.local_copy import copy_advice, copy_to_local
 from bkbox.repair.limbo.recovery import why_stuck
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from bkbox.wire.metadata.loss import losses_of
@@ -46,10 +47,6 @@ log = logging.getLogger(__name__)
 _CHECK_ENTRIES_AT_ONCE = 256
 _RECOVER_ADVICE = "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
 _MARKED_ADVICE = "wait until a replication worker has finished it; limbo then ends by itself"
-_UNNAMED_ADVICE = (
-    "nothing: limbo ends by itself when the metadata names this bookie, or when the copy is collected; 'bkbox gc run "
-    "--all --empty-trash' collects it now"
-)
 
 
 class LimboRepair:
@@ -169,7 +166,8 @@ class LimboRepair:
             if self._me not in metadata.bookies() and await self._present(disk, ledger):
                 return (
                     "the metadata does not name this bookie, which has a copy of it",
-                    _UNNAMED_ADVICE,
+                    "nothing: limbo ends by itself when the metadata names this bookie, or when the copy is collected; "
+                    f"`{bookie_command('gc', 'run', '--all', '--empty-trash')}` collects it now",
                 )
         except NoSuchLedgerError:
             await disk.call(messages.ClearLimbo(ledger=ledger))
@@ -190,9 +188,7 @@ class LimboRepair:
             failed, failures = len(result.failed), result.describe()
             self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
-            return f"{counted(failed, 'entry', 'are')} missing: {failures}", COPY_ADVICE.format(
-                ledger
-            )
+            return f"{counted(failed, 'entry', 'are')} missing: {failures}", copy_advice(ledger)
         for record in losses_of(metadata):
             log.warning("ledger %d was ended with loss accepted: %s", ledger, record.text)
         await disk.call(messages.ClearLimbo(ledger=ledger))

@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import MetadataError, NoSuchLedgerError
@@ -119,7 +120,7 @@ class Auditor:
             await self._work.checkpoint(metadata_calls=4)
             if not await self._tree.enabled():
                 self._work.set_step(
-                    "paused: re-replication is disabled (bkbox autorecovery enable)",
+                    f"paused: re-replication is disabled ({cluster_command('autorecovery', 'enable')})",
                     standing_by=True,
                 )
                 await wait_cancellable(self._work, candidacy.changed(POLL_INTERVAL_S))

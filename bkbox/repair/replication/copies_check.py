@@ -38,7 +38,7 @@ from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
-from bkbox.repair.copy.local_copy import COPY_ADVICE, copy_to_local
+from bkbox.repair.copy.local_copy import copy_advice, copy_to_local
 from bkbox.repair.replication.entry_inventory import runs_of
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Evidence
@@ -236,7 +236,7 @@ class CopiesCheck:
         self._count_short(ledger, len(failed))
         if failed:
             reason = f"{counted(len(failed), 'entry', 'are')} missing here: {result.describe()}"
-            self._work.block(ledger, reason, COPY_ADVICE.format(ledger))
+            self._work.block(ledger, reason, copy_advice(ledger))
         return list(joined(range(entry, entry + 1) for entry in sorted(failed)))
 
     def _count_short(self, ledger: LedgerId, count: int) -> None:

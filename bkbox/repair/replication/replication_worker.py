@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bkbox.base.backoff import backoff_s
+from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.text import counted
 from bkbox.client.client import Client
@@ -111,7 +112,8 @@ class ReplicationWorker:
         """
         if not await self._tree.enabled():
             self._work.set_step(
-                "paused: re-replication is disabled (bkbox autorecovery enable)", standing_by=True
+                f"paused: re-replication is disabled ({cluster_command('autorecovery', 'enable')})",
+                standing_by=True,
             )
             return False
         marked = [ledger async for ledger in self._tree.ledgers()]

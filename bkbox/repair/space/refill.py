@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.text import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
@@ -21,7 +22,11 @@ from bkbox.wire.write_set import in_write_set
 
 log = logging.getLogger(__name__)
 
-_ADVICE = "bring back a bookie that holds these entries, then run `bkbox scrub run`"
+
+def _advice() -> str:
+    return (
+        f"bring back a bookie that holds these entries, then run `{bookie_command('scrub', 'run')}`"
+    )
 
 
 async def refill(
@@ -55,7 +60,7 @@ async def refill(
             work.unblock(ledger)  # it was deleted: no client reads it
         except MetadataError as error:
             left += len(entries)
-            work.block(ledger, str(error), _ADVICE)
+            work.block(ledger, str(error), _advice())
     return left
 
 
@@ -82,7 +87,7 @@ async def _copy(
     if failed:
         entry, why = min(failed.items())
         reason = f"{counted(len(failed), 'entry')} cannot be read here or brought back; entry {entry}: {why}"
-        work.block(ledger, reason, _ADVICE)
+        work.block(ledger, reason, _advice())
     else:
         work.unblock(ledger)
     return len(failed)

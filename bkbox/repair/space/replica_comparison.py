@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.base.text import counted
 from bkbox.client.connection.pool import Add
@@ -39,10 +40,13 @@ _UNDECIDED_ADVICE = (
     "nothing is changed by itself, as nothing proves which copy is right: the ledger's writer has to say; until "
     "then readers get either one"
 )
-_UNWRITTEN_ADVICE = (
-    "see whether the bookies that are named take entries, then run `bkbox scrub run`; one of Apache's with "
-    "SortedLedgerStorage shows what was written over only once it has flushed or was started again"
-)
+
+
+def _unwritten_advice() -> str:
+    return (
+        f"see whether the bookies that are named take entries, then run `{bookie_command('scrub', 'run')}`; one of "
+        "Apache's with SortedLedgerStorage shows what was written over only once it has flushed or was started again"
+    )
 
 
 @dataclass(slots=True)
@@ -83,7 +87,9 @@ class Comparison:
         except NoSuchLedgerError:
             return
         except MetadataError as error:
-            self._work.block(ledger, str(error), "run `bkbox scrub run` when the store is back")
+            self._work.block(
+                ledger, str(error), f"run `{bookie_command('scrub', 'run')}` when the store is back"
+            )
             return
         if (
             metadata.state is not LedgerState.CLOSED
@@ -170,7 +176,7 @@ class Comparison:
     def _tell(self, ledger: int, found: _Found) -> None:
         for what, advice in (
             (found.undecided, _UNDECIDED_ADVICE),
-            (found.unwritten, _UNWRITTEN_ADVICE),
+            (found.unwritten, _unwritten_advice()),
         ):
             if what:
                 entry, why = min(what.items())

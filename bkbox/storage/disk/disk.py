@@ -37,6 +37,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from bkbox.base.commandline import plain_command
 from bkbox.base.ids import MAX_ID
 from bkbox.base.values import frozen_struct, replaced
 from bkbox.errors import (
@@ -168,7 +169,7 @@ class DiskStore:
         identity = read_identity(files, disk)
         if identity is None:
             raise BootError(
-                f"disk {disk} is not prepared; bkbox init prepares the disks of a bookie"
+                f"disk {disk} is not prepared; `{plain_command('init', '--help')}` says how a new bookie's are"
             )
         if ack_after is AckAfter.JOURNAL and journal_dir is None:
             raise BootError(f"disk {disk}: ack_after = journal needs a journal folder")

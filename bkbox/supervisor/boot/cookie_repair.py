@@ -160,7 +160,7 @@ def _journal_lost(evidence: Evidence, stored: Cookie) -> bool:
 async def inspect(config: Config) -> CookieReport:
     """The report that `bkbox cookie show` and `verify` print. Changes nothing."""
     async with await connect(config.metadata, config.metadata_wait_s) as store:
-        return compare(await gather(config, store, RealFiles()), str(config.path))
+        return compare(await gather(config, store, RealFiles()))
 
 
 async def plan_repair(config: Config, *, older_metadata: bool = False) -> RepairPlan:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bkbox.base.commandline import bookie_command, plain_command
 from bkbox.base.ids import BookieId
 from bkbox.base.values import replaced
 from bkbox.config.schema import Config
@@ -39,8 +40,6 @@ from bkbox.supervisor.disks.disk_inspection import (
 from bkbox.supervisor.disks.witness import NOTHING, BookieRecord, disk_rollback, store_rollback
 from bkbox.wire.metadata import cookie as cookies
 from bkbox.wire.metadata.cookie import Cookie
-
-_ACCEPT_OLDER_METADATA = "bkbox cookie repair --accept-older-metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +200,7 @@ def _named_before(stored: Versioned[bytes] | None) -> set[str]:
 # ---- comparison -------------------------------------------------------------------------------------
 
 
-def compare(evidence: Evidence, config_path: str) -> CookieReport:
+def compare(evidence: Evidence) -> CookieReport:
     """Compare metadata, directories and configuration."""
     found: list[Difference] = []
     stored_text = None
@@ -227,13 +226,11 @@ def compare(evidence: Evidence, config_path: str) -> CookieReport:
             None
             if item.state in (DirState.GOOD, DirState.REPLACED)
             else item.detail or item.state.value,
-            None if item.state is DirState.GOOD else _fix(item, plan, config_path),
+            None if item.state is DirState.GOOD else _fix(item, plan),
         )
         for item in evidence.directories
     ]
-    return CookieReport(
-        ok, stored_text, disks, found, "" if ok else _advice(evidence, plan, config_path)
-    )
+    return CookieReport(ok, stored_text, disks, found, "" if ok else _advice(plan))
 
 
 def _metadata_differences(expected: Cookie, stored: bytes) -> list[Difference]:
@@ -278,24 +275,14 @@ def _directory_differences(evidence: Evidence, directory: Directory) -> list[Dif
     ]
 
 
-def _fix(directory: Directory, plan: RepairPlan, config_path: str) -> str:
+def _fix(directory: Directory, plan: RepairPlan) -> str:
     if directory.state is DirState.REPLACED:
         return "start the bookie: phase one fences its ledgers, then VERSION is stamped"
-    if plan.refusal is not None:
-        return _with_config(plan.refusal, config_path)
-    return f"bkbox cookie repair --config {config_path}"
+    return str(bookie_command("cookie", "repair")) if plan.refusal is None else plan.refusal
 
 
-def _advice(evidence: Evidence, plan: RepairPlan, config_path: str) -> str:
-    if plan.refusal is not None:
-        return _with_config(plan.refusal, config_path)
-    return f"run: bkbox cookie repair --config {config_path}"
-
-
-def _with_config(refusal: str, config_path: str) -> str:
-    """Complete the command that a refusal names, so that it can be run as it stands."""
-    command = f"{_ACCEPT_OLDER_METADATA} --config {config_path}"
-    return refusal.replace(_ACCEPT_OLDER_METADATA, command)
+def _advice(plan: RepairPlan) -> str:
+    return f"run: {bookie_command('cookie', 'repair')}" if plan.refusal is None else plan.refusal
 
 
 def plan_of(evidence: Evidence) -> RepairPlan:
@@ -305,11 +292,13 @@ def plan_of(evidence: Evidence) -> RepairPlan:
             return RepairPlan(refusal=f"{item.path}: {item.detail}")
     if evidence.stored is None:
         if all(item.state is DirState.EMPTY for item in evidence.directories):
-            return RepairPlan(refusal="this bookie is not known yet: run bkbox init")
+            return RepairPlan(
+                refusal=f"this bookie is not known yet: see {plain_command('init', '--help')}"
+            )
         return RepairPlan(
             refusal=f"the metadata store has no cookie of {evidence.expected.bookie_host}: is `metadata` in the "
             "configuration right, and does the bookie have the id and the address that it always had? If it was "
-            "decommissioned, empty its disks and run bkbox init"
+            f"decommissioned, empty its disks and see {plain_command('init', '--help')}"
         )
     try:
         stored = cookies.decode(evidence.stored.value)
@@ -327,7 +316,7 @@ def plan_of(evidence: Evidence) -> RepairPlan:
         return RepairPlan(
             refusal=f"the metadata store is an older copy of itself: {evidence.store_rollback}. Put the newest one "
             "back. If there is none, ledgers that were made or closed since are not in it, and what it does not name "
-            f"is collected; to go on with it: {_ACCEPT_OLDER_METADATA}"
+            f"is collected; to go on with it: {bookie_command('cookie', 'repair', '--accept-older-metadata')}"
         )
     steps: list[str] = []
     for item in evidence.directories:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.ids import BookieId
 from bkbox.config.schema import Config
 from bkbox.errors import EncodingError, OperatorError
@@ -37,8 +38,8 @@ async def initialise(config: Config) -> None:
             raise OperatorError(
                 f"bookie {config.bookie_id} is known in {config.metadata} already, {_where(stored.value)}. If another "
                 "bookie, or one of Apache's, has this id: choose another bookie_id or address. If it is this one: to "
-                f"bring it back after a lost disk run `bkbox cookie repair --config {config.path}`, to start it "
-                f"`bkbox run --config {config.path}`"
+                f"bring it back after a lost disk run `{bookie_command('cookie', 'repair')}`, to start it "
+                f"`{bookie_command('run')}`"
             )
         locks = lock_all(config, files, create=True)
         try:

@@ -43,10 +43,10 @@ async def acquire(config: Config, files: Files, stack: AsyncExitStack) -> Startu
     stack.callback(_release, locks)
     store = await stack.enter_async_context(await connect(config.metadata, config.metadata_wait_s))
     evidence = await cookies.gather(config, store, files)
-    found = cookies.compare(evidence, str(config.path))
+    found = cookies.compare(evidence)
     if not found.ok and config.auto_fix_cookies:
         evidence = await _fix_cookies(config, files, store, evidence, locks)
-        found = cookies.compare(evidence, str(config.path))
+        found = cookies.compare(evidence)
     if not found.ok:
         differences = "; ".join(map(str, found.differences))
         raise CookieMismatchError(f"cookie mismatch: {differences}. {found.advice}")

@@ -127,7 +127,7 @@ def inspect_directory(files: Files, path: Path, expected: Cookie, instance_id: s
             detail = f"{name} of its {DISK_NAME} file is {theirs}, expected {ours}"
             return Directory(path, DirState.FOREIGN, detail, version, identity)
     if is_removed(files, path):
-        detail = "bkbox disk remove has taken it out: take it out of `disks` in the configuration"
+        detail = "an operator has removed this disk: take it out of `disks` in the configuration"
         return Directory(path, DirState.REMOVED, detail, version, identity)
     compared = _compare_version(files, path, expected, version, identity)
     return replaced(compared, epoch=_read_epoch(files, path))

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from bkbox.base.commandline import bookie_command
 from bkbox.base.text import error_text
 from bkbox.bookie.readonly import DECOMMISSION
 from bkbox.errors import BkboxError, BugError, ConnectionLostError, DiskChangeError
@@ -123,22 +124,25 @@ class Drains:
         if len(self._bookie.disks) == 1:
             refusal = (
                 f"{disk.path} is the only disk of the bookie: its ledgers have nowhere to go. Add a disk first "
-                "(bkbox disk add), or take the bookie away as a whole (bkbox decommission)"
+                f"(`{bookie_command('disk', 'add', 'NEW_FOLDER')}`), or take the bookie away as a whole "
+                f"(`{bookie_command('decommission', self._bookie.config.bookie_id)}`)"
             )
         elif disk.trouble:
             refusal = (
-                f"{disk.path} has failed ({disk.trouble}): put an empty disk in its place (bkbox disk replace), and "
+                f"{disk.path} has failed ({disk.trouble}): put an empty disk in its place "
+                f"(`{bookie_command('disk', 'replace', disk.path, 'NEW_FOLDER')}`), and "
                 "its ledgers come back from other bookies"
             )
         elif not targets:
             refusal = (
                 "no other disk of the bookie is in service, takes entries and is not being drained itself: see "
-                "bkbox disk list"
+                f"`{bookie_command('disk', 'list')}`"
             )
         elif needed > space:
             refusal = (
                 f"no room: the entry log of {disk.path} has {needed} bytes, and the other disks take {space} more. Add "
-                "a disk (bkbox disk add), or let garbage go first (bkbox gc run)"
+                f"a disk (`{bookie_command('disk', 'add', 'NEW_FOLDER')}`), or let garbage go first "
+                f"(`{bookie_command('gc', 'run')}`)"
             )
         ledgers = int(disk.stats.get("ledgers", 0))
         return DrainPlan(disk.uuid, str(disk.path), ledgers, needed, space, refusal)

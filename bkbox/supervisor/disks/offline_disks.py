@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bkbox.api.admin.disks import DiskView
+from bkbox.base.commandline import bookie_command
 from bkbox.config.schema import Config
 from bkbox.errors import DiskError
 from bkbox.storage.disk import dirty_marker as markers
@@ -29,11 +30,15 @@ def _view(files: Files, path: Path) -> DiskView:
         identity = read_identity(files, path)
         if identity is None:
             state, reason = "not a disk", "it is not prepared, or not mounted"
-            what_to_do = "bkbox cookie verify"
+            what_to_do = str(bookie_command("cookie", "verify"))
         else:
             uuid = str(identity.uuid)
     except DiskError as error:
-        state, reason, what_to_do = "unreadable", str(error), "bkbox cookie verify"
+        state, reason, what_to_do = (
+            "unreadable",
+            str(error),
+            str(bookie_command("cookie", "verify")),
+        )
     if is_removed(files, path):
         state, what_to_do = "removed", "take it out of `disks` in the configuration"
     read_only: list[str] = []

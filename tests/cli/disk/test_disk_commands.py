@@ -210,7 +210,9 @@ def test_a_disk_that_fails_is_replaced_while_the_rest_serves(make: Make, tmp_pat
     bookie.worker(0).kill()
     wait_for(lambda: state_of(bookie, bad) == "failed", "the failure to be seen", timeout=60)
     view = disks(bookie)[0]
-    assert view["what_to_do"] == f"put an empty disk in its place: bkbox disk replace {bad} NEW"
+    assert view["what_to_do"] == (
+        f"put an empty disk in its place: bkbox disk replace {bad} NEW_FOLDER --config {bookie.config}"
+    )
     responses = statuses(bookie, range(max(written) + 1))
     assert [responses[ledger] for ledger in written].count(EIO) == on_bad, (
         "unknown, and no other answer"

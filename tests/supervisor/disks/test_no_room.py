@@ -54,7 +54,8 @@ def test_a_drain_with_no_room_left(bookie: BookieProcess) -> None:
     refused = bkbox("disk", "drain", large, *here, check=False)
     assert refused.returncode not in (0, None)
     assert "no room: the entry log of" in refused.stderr
-    assert "Add a disk (bkbox disk add), or let garbage go first (bkbox gc run)" in refused.stderr
+    assert "Add a disk (`bkbox disk add NEW_FOLDER --config " in refused.stderr
+    assert "or let garbage go first (`bkbox gc run --config " in refused.stderr
     assert [each["state"] for each in views()] == ["in service", "in service"]
     assert not (bookie.disks[0] / "DRAINING").exists()
     with RawClient3(bookie.port) as client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from bkbox.base.text import counted
+from bkbox.base.text import counted, rate_text
 from bkbox.jobs.job import Job, JobState
 from bkbox_tui.charts import bar
 from bkbox_tui.formatting import Level, amount, size, span
@@ -32,7 +32,7 @@ class Jobs(Panel):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._jobs: dict[str, Job] = {}
-        self._options = ""
+        self._source: Bookie | None = None
 
     def compose(self) -> ComposeResult:
         yield Table(
@@ -45,7 +45,7 @@ class Jobs(Panel):
         yield TextLabel(id="job-details", classes="box", title="Job")
 
     def show(self, view: View) -> None:
-        self._options = view.source.options if isinstance(view.source, Bookie) else ""
+        self._source = view.source if isinstance(view.source, Bookie) else None
         jobs = view.snapshot.jobs if view.snapshot is not None else ()
         ordered = sorted(jobs, key=lambda job: (job.state.ended, -job.id))
         self._jobs = {str(job.id): job for job in ordered}
@@ -66,7 +66,7 @@ class Jobs(Panel):
         job = self.selected
         text = "there are no jobs" if not self._jobs else ""
         if job is not None:
-            text = "\n".join(_details(job, self._options))
+            text = "\n".join(_details(job, self._source))
         self.query_one("#job-details", TextLabel).set_content(text)
 
 
@@ -85,12 +85,12 @@ def _row(job: Job) -> tuple[str, ...]:
     )
 
 
-def _details(job: Job, options: str) -> list[str]:
+def _details(job: Job, source: Bookie | None) -> list[str]:
     arguments = ", ".join(f"{name} {value}" for name, value in job.arguments.items())
     limit = (
         "no limit of its own"
         if not job.bytes_per_second
-        else f"at most {size(job.bytes_per_second)}/s"
+        else f"at most {rate_text(job.bytes_per_second)}"
     )
     lines = [
         f"job {job.id}: {job.kind.value} {arguments}".rstrip() + f", {job.state.value}",
@@ -103,7 +103,6 @@ def _details(job: Job, options: str) -> list[str]:
         lines.append(f"- ledger {blocker.ledger}: {blocker.reason}")
         lines.append(f"    {blocker.what_to_do}")
     if job.blocked > len(job.blockers[:_BLOCKERS_MAX]):
-        lines.append(
-            f"- and {job.blocked - len(job.blockers[:_BLOCKERS_MAX])} more: bkbox job show {job.id} {options}".rstrip()
-        )
+        more = f"- and {job.blocked - len(job.blockers[:_BLOCKERS_MAX])} more"
+        lines.append(more if source is None else f"{more}: {source.job_command(job.id)}")
     return lines

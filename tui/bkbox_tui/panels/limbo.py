@@ -12,6 +12,7 @@ from textual.css.query import NoMatches
 from bkbox.api.admin.limbo import LimboLedger
 from bkbox.api.admin.status import Limbo as LimboStatus
 from bkbox.api.admin.status import Losses
+from bkbox.base.commandline import cluster_command
 from bkbox.errors import BkboxError
 from bkbox_tui.charts import bar
 from bkbox_tui.formatting import amount, size, span
@@ -185,4 +186,4 @@ class Limbo(Listing):
         source = self._source
         if not isinstance(source, Bookie) or source.config is None:
             return ""
-        return f", or bkbox ledger explain {ledger} {source.options}"
+        return f", or {cluster_command('ledger', 'explain', ledger)}"

@@ -22,7 +22,7 @@ from tests.repair.copies import Cluster, Hands, hands
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """An auditor looks around all the time."""
-    monkeypatch.setattr(auditor, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(auditor, "POLL_INTERVAL_S", 0.1)
 
 
 class Clock:

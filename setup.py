@@ -9,6 +9,7 @@ nothing: ``python setup.py build_ext --inplace`` does, what has changed, ``proof
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -21,6 +22,7 @@ except ImportError:
     cythonize = None
 
 NATIVE = Path("bkbox", "native")
+GENERATED = Path("build", "kernel")
 OPTIMIZE = ["-O3", "-g0", "-w"]
 MEMORY_VIEWS = Extension(
     "bkbox.native.memory_views", ["bkbox/native/memory_views.c"], extra_compile_args=OPTIMIZE
@@ -54,10 +56,11 @@ class BuildKernel(build_ext):
         if self.editable_mode:
             self.extensions = []
             return
+        forget_stale(self.extensions)
         try:
             made = cythonize(
                 self.extensions,
-                build_dir="build/kernel",
+                build_dir=str(GENERATED),
                 compiler_directives=DIRECTIVES,
                 shared_utility_qualified_name=MEMORY_VIEWS.name,
                 nthreads=os.cpu_count() or 1,
@@ -83,6 +86,37 @@ class BuildPackages(build_py):
         if self.editable_mode:
             self.distribution.packages += find_packages(include=["proof", "proof.*"])
         super().run()
+
+
+def forget_stale(wanted: list[Extension]) -> None:
+    """Deletes generated C that is older than a declaration it was made with. Cython does not see all of these: not
+    those of ``from PACKAGE cimport MODULE``."""
+    for extension in wanted:
+        source = Path(extension.sources[0])
+        made = (GENERATED / source).with_suffix(".c")
+        if source.suffix == ".py" and made.exists():
+            newest = max(path.stat().st_mtime for path in declarations(source.with_suffix(".pxd")))
+            if made.stat().st_mtime < newest:
+                made.unlink()
+
+
+def declarations(pxd: Path) -> set[Path]:
+    """A ``.pxd``, and those whose names it uses, directly or not."""
+    found: set[Path] = set()
+    ahead = [pxd]
+    while ahead:
+        path = ahead.pop()
+        found.add(path)
+        for module, names in re.findall(
+            r"^from (\S+) cimport (.+)$", path.read_text(), re.MULTILINE
+        ):
+            folder = Path(*module.split("."))
+            near = (
+                folder.with_suffix(".pxd"),
+                *(folder / f"{name}.pxd" for name in names.split(", ")),
+            )
+            ahead += [each for each in near if each.exists() and each not in found]
+    return found
 
 
 def extensions(*packages: str) -> list[Extension]:

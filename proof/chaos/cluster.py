@@ -38,7 +38,7 @@ Keep = Literal["all", "history", "nothing"]
 _PORTS = range(11_000, 15_000)
 _READY_S = 60.0
 _STOP_S = 90.0
-_GONE_S = 30.0
+_EXIT_S = 30.0
 _STATUS_S = 1.5
 _LOG_LINES = 12
 
@@ -96,7 +96,7 @@ class Bookie(LocalBookie):
         self.name = f"bookie {number}"
         self.id = BookieId(f"{ADVERTISED}:{port}")
         self.proxy = Proxy((ADVERTISED, port), (HOST, port))
-        self.wanted = False
+        self.should_run = False
         """True if the bookie has to be up: no fault is stopping it."""
         self._ack_after = plan.ack_after
         self._folder = folder
@@ -126,7 +126,7 @@ class Bookie(LocalBookie):
         await until(lambda: self.is_ready_or_ended, _READY_S)
         seconds = time.monotonic() - began
         if self.exit_status is None and self.is_ready:
-            self.wanted = True
+            self.should_run = True
             return Start(True, None, seconds, "")
         tail = "\n".join(self.log_from(position).splitlines()[-_LOG_LINES:])
         return Start(False, self.exit_status, seconds, tail)
@@ -134,7 +134,7 @@ class Bookie(LocalBookie):
     async def stop(self) -> int | None:
         """Sends SIGTERM, and waits for the ordered end; returns the exit status, None after a time-out (then it is
         killed)."""
-        self.wanted = False
+        self.should_run = False
         process = self.process
         if process.poll() is None:
             with ExitStack() as stack:
@@ -148,21 +148,21 @@ class Bookie(LocalBookie):
 
     async def kill(self) -> None:
         """Sends SIGKILL to all of its processes, and waits until they are gone. Raises ChaosError."""
-        self.wanted = False
+        self.should_run = False
         with ExitStack() as stack:
-            held = self._hold_all(stack)
-            for each in held:
+            handles = self._hold_all(stack)
+            for each in handles:
                 each.send(signal.SIGKILL)
-            await self._gone(held)
+            await self._wait_exit(handles)
 
     async def kill_supervisor(self) -> None:
         """Sends SIGKILL to the supervisor alone, and waits until its children have ended. Raises ChaosError."""
-        self.wanted = False
+        self.should_run = False
         with ExitStack() as stack:
-            held = self._hold_all(stack)
-            if held:
-                held[0].send(signal.SIGKILL)
-            await self._gone(held)
+            handles = self._hold_all(stack)
+            if handles:
+                handles[0].send(signal.SIGKILL)
+            await self._wait_exit(handles)
 
     async def status(self) -> Status | None:
         """The document of ``bkbox status``; None without a response in time."""
@@ -198,19 +198,19 @@ class Bookie(LocalBookie):
         return found
 
     def _hold_all(self, stack: ExitStack) -> list[ProcessHandle]:
-        held = self.hold_all()
-        for each in held:
+        handles = self.hold_all()
+        for each in handles:
             stack.callback(each.close)
-        return held
+        return handles
 
-    async def _gone(self, held: list[ProcessHandle]) -> None:
+    async def _wait_exit(self, handles: list[ProcessHandle]) -> None:
         process = self.process
 
-        def all_gone() -> bool:
-            return process.poll() is not None and all(each.has_ended for each in held)
+        def all_exited() -> bool:
+            return process.poll() is not None and all(each.has_ended for each in handles)
 
-        if not await until(all_gone, _GONE_S):
-            alive = [str(each.pid) for each in held if not each.has_ended]
+        if not await until(all_exited, _EXIT_S):
+            alive = [str(each.pid) for each in handles if not each.has_ended]
             raise ChaosError(f"processes of {self.name} do not die: {', '.join(alive)}")
 
     # ---- disks ----------------------------------------------------------------------------------

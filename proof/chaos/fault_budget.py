@@ -41,7 +41,7 @@ class FaultBudget:
         return ""
 
     @contextmanager
-    def under_way(
+    def reserve(
         self, bookie: str, *, restarts: bool = False, pauses: bool = False
     ) -> Iterator[None]:
         """Marks a fault as active inside the context."""

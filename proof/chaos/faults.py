@@ -30,8 +30,8 @@ _COOKIE_TRIES = 10
 _BACK_S = 45.0
 _BACK_POLL_S = 0.05
 _WHOLE_S = 5.0
-_LOOKS = 3
-_LOOK_PAUSE_S = 0.4
+_POLLS = 3
+_POLL_PAUSE_S = 0.4
 _SQUEEZED_BYTES = 48 << 10
 
 
@@ -59,9 +59,9 @@ class Faults:
             "restart": self._restart,
             "pause-bookie": self._pause_bookie,
             "full-disk": self._fill_disk,
-            "few-descriptors": self._take_descriptors,
+            "few-descriptors": self._use_up_descriptors,
             "lost-disk": self._lose_disks,
-            "host-doubt": self._doubt,
+            "host-doubt": self._lose_trust,
         }
         for role in ("frontend", "worker", "repair"):
             do[f"kill-{role}"] = partial(self._kill_child, role)
@@ -84,9 +84,9 @@ class Faults:
                 await self._for(since + each.at - self._history.now)
                 if self._stop.is_set():
                     return
-                group.create_task(self._carry_out(each))
+                group.create_task(self._execute(each))
 
-    async def _carry_out(self, planned: Planned) -> None:
+    async def _execute(self, planned: Planned) -> None:
         match planned.fault.name:
             case "kill-all":
                 bookies = self._cluster.bookies
@@ -104,18 +104,18 @@ class Faults:
         if objection:
             self._history.note("skipped", fault=fault.name, bookie=bookie.name, why=objection)
             return
-        with self._budget.under_way(bookie.name, restarts=fault.restarts, pauses=fault.pauses):
+        with self._budget.reserve(bookie.name, restarts=fault.restarts, pauses=fault.pauses):
             if fault.loses:
                 self._budget.without_data.add(bookie.name)
             self.last = f"{fault.name} {bookie.name}"
             what = {"fault": fault.name, "bookie": bookie.name, "lasts_s": planned.lasts_s}
-            begun = self._history.begin("fault", **what)
+            operation = self._history.begin("fault", **what)
             began = time.monotonic()
             do = self._kill_bookie if fault.name == "kill-all" else self._do[fault.name]
             await do(bookie, planned)
             took = time.monotonic() - began
             back_s = round(max(0.0, took - planned.lasts_s), 3)
-            self._history.end(begun, "ok", **what, back_s=back_s)
+            self._history.end(operation, "ok", **what, back_s=back_s)
         if fault.loses:
             await self._until_whole(bookie)
 
@@ -136,11 +136,11 @@ class Faults:
         if not found:
             return
         child = found[planned.disk % len(found)]
-        held = bookie.hold(child)
-        if held is None:
+        handle = bookie.hold(child)
+        if handle is None:
             return
-        with held:
-            held.send(signal.SIGKILL)
+        with handle:
+            handle.send(signal.SIGKILL)
         deadline = time.monotonic() + _BACK_S
         while time.monotonic() < deadline and bookie.pid is not None:
             now = bookie.children(role)
@@ -157,12 +157,14 @@ class Faults:
         rng = random.Random(f"{planned.seed} {bookie.name}")  # noqa: S311
         await bookie.kill()
         while rng.random() < 0.3 and not self._stop.is_set():
-            begun = self._history.begin("boot", bookie=bookie.name)
+            operation = self._history.begin("boot", bookie=bookie.name)
             starting = asyncio.ensure_future(bookie.start())
             await asyncio.wait([starting], timeout=rng.uniform(0.05, 2.0))
             await bookie.kill()
             await starting
-            self._history.end(begun, "unknown", bookie=bookie.name, error="killed while it started")
+            self._history.end(
+                operation, "unknown", bookie=bookie.name, error="killed while it started"
+            )
         await self.bring_up(bookie)
 
     async def _restart(self, bookie: Bookie, planned: Planned) -> None:
@@ -173,14 +175,14 @@ class Faults:
     async def _pause_child(self, role: str, bookie: Bookie, planned: Planned) -> None:
         found = bookie.children(role)
         if found:
-            held = bookie.hold(found[planned.disk % len(found)])
-            await self._pause([] if held is None else [held], planned.lasts_s)
+            handle = bookie.hold(found[planned.disk % len(found)])
+            await self._pause([] if handle is None else [handle], planned.lasts_s)
 
     async def _pause_supervisor(self, bookie: Bookie, planned: Planned) -> None:
-        held = bookie.hold_all()
-        for each in held[1:]:
+        handle = bookie.hold_all()
+        for each in handle[1:]:
             each.close()
-        await self._pause(held[:1], planned.lasts_s)
+        await self._pause(handle[:1], planned.lasts_s)
 
     async def _pause_bookie(self, bookie: Bookie, planned: Planned) -> None:
         await self._pause(bookie.hold_all(), planned.lasts_s)
@@ -193,14 +195,14 @@ class Faults:
                 each.send(signal.SIGSTOP)
             await self._for(seconds)
 
-    async def _take_descriptors(self, bookie: Bookie, planned: Planned) -> None:
+    async def _use_up_descriptors(self, bookie: Bookie, planned: Planned) -> None:
         """The front-end can accept no more connections."""
-        held = next(filter(None, map(bookie.hold, bookie.children("frontend"))), None)
-        if held is not None:
-            with held:
-                before = held.limit_descriptors(0)
+        handle = next(filter(None, map(bookie.hold, bookie.children("frontend"))), None)
+        if handle is not None:
+            with handle:
+                before = handle.limit_descriptors(0)
                 await self._for(planned.lasts_s)
-                held.limit_descriptors(before)
+                handle.limit_descriptors(before)
 
     # ---- network --------------------------------------------------------------------------------
 
@@ -220,18 +222,18 @@ class Faults:
         if objection:
             self._history.note("skipped", fault=fault.name, bookie="", why=objection)
             return
-        with self._budget.under_way(""):
+        with self._budget.reserve(""):
             self.last = fault.name
-            begun = self._history.begin("fault", fault=fault.name, lasts_s=planned.lasts_s)
+            operation = self._history.begin("fault", fault=fault.name, lasts_s=planned.lasts_s)
             if fault.name == "metadata-away":
-                await self._take_metadata_away(planned.lasts_s)
+                await self._hide_metadata(planned.lasts_s)
             else:
                 await self._lock_metadata(planned.lasts_s)
-            self._history.end(begun, "ok", fault=fault.name)
+            self._history.end(operation, "ok", fault=fault.name)
 
-    async def _take_metadata_away(self, seconds: float) -> None:
+    async def _hide_metadata(self, seconds: float) -> None:
         path = self._cluster.metadata_file
-        metadata.take_away(path)
+        metadata.hide(path)
         try:
             await self._for(seconds)
         finally:
@@ -240,7 +242,7 @@ class Faults:
     async def _lock_metadata(self, seconds: float) -> None:
         lock = metadata.Lock(self._cluster.metadata_file)
         try:
-            if await lock.take():
+            if await lock.acquire():
                 await self._for(seconds)
         finally:
             lock.release()
@@ -283,14 +285,14 @@ class Faults:
 
     async def _must_refuse(self, bookie: Bookie) -> None:
         """Starts a bookie with an absent disk, which has to refuse."""
-        begun = self._history.begin("boot", bookie=bookie.name, lacks_disk=True)
+        operation = self._history.begin("boot", bookie=bookie.name, lacks_disk=True)
         started = await bookie.start()
         if started.ready:
             await bookie.kill()
         outcome: Outcome = "ok" if started.ready else "refused"
-        self._history.end(begun, outcome, bookie=bookie.name, lacks_disk=True)
+        self._history.end(operation, outcome, bookie=bookie.name, lacks_disk=True)
 
-    async def _doubt(self, bookie: Bookie, planned: Planned) -> None:
+    async def _lose_trust(self, bookie: Bookie, planned: Planned) -> None:
         """The next start is an ordinary one again: ledgers in limbo stay there until they are repaired."""
         await bookie.kill()
         await self.bring_up(bookie, {"strict_unclean_shutdown": "true"})
@@ -304,24 +306,26 @@ class Faults:
     # ---- bookies that are restarted ---------------------------------------------------------------
 
     async def stop_in_order(self, bookie: Bookie) -> None:
-        begun = self._history.begin("stop", bookie=bookie.name)
+        operation = self._history.begin("stop", bookie=bookie.name)
         status = await bookie.stop()
         self._history.end(
-            begun, "ok" if status == 0 else "refused", bookie=bookie.name, status=status
+            operation, "ok" if status == 0 else "refused", bookie=bookie.name, status=status
         )
 
     async def bring_up(self, bookie: Bookie, settings: dict[str, str] | None = None) -> bool:
         """Starts the bookie, repeatedly if necessary; True if it is up."""
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
-            begun = self._history.begin("boot", bookie=bookie.name)
+            operation = self._history.begin("boot", bookie=bookie.name)
             started = await bookie.start(settings)
             seconds = round(started.seconds, 3)
             if started.ready:
-                self._history.end(begun, "ok", bookie=bookie.name, seconds=seconds)
+                self._history.end(operation, "ok", bookie=bookie.name, seconds=seconds)
                 return True
             error = f"exit status {started.status}: {started.text}"
-            self._history.end(begun, "refused", bookie=bookie.name, seconds=seconds, error=error)
+            self._history.end(
+                operation, "refused", bookie=bookie.name, seconds=seconds, error=error
+            )
             await bookie.kill()
             await asyncio.sleep(_START_PAUSE_S)
         return False
@@ -338,17 +342,17 @@ class Faults:
         """Waits until several consecutive polls find the bookie whole; True if they did. A failed disk is brought back
         by a start."""
         deadline = time.monotonic() + timeout_s
-        looks = 0
+        polls = 0
         while time.monotonic() < deadline:
             if not self._budget.is_sure(bookie.name):
-                looks = 0
+                polls = 0
             elif self._poller.has_failed_disk(bookie):
-                with self._budget.under_way(bookie.name, restarts=True):
+                with self._budget.reserve(bookie.name, restarts=True):
                     await self.stop_in_order(bookie)
                     await self.bring_up(bookie)
             else:
-                looks = looks + 1 if await self._poller.look(bookie) else 0
-            if looks == _LOOKS:
+                polls = polls + 1 if await self._poller.poll(bookie) else 0
+            if polls == _POLLS:
                 return True
-            await asyncio.sleep(_LOOK_PAUSE_S)
+            await asyncio.sleep(_POLL_PAUSE_S)
         return False

@@ -12,7 +12,7 @@ from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from proof.chaos.history import History
-from proof.chaos.load import read, told
+from proof.chaos.load import failure_of, read
 from proof.checks.readable import JUDGE
 
 _LEDGERS_AT_ONCE = 8
@@ -44,15 +44,15 @@ async def read_all(
 async def _read(client: Client, history: History, ledger: LedgerId) -> LedgerMetadata | None:
     """Closes and reads one ledger, with retries; None if it fails for good."""
     for _ in range(_TRIES):
-        begun = history.begin("recover", by=JUDGE, ledger=ledger)
+        operation = history.begin("recover", by=JUDGE, ledger=ledger)
         try:
             reader = await client.open_ledger(ledger)
         except BkboxError as error:
-            failed = told(error)
-            history.end(begun, failed.outcome, by=JUDGE, ledger=ledger, error=failed.error)
+            failed = failure_of(error)
+            history.end(operation, failed.outcome, by=JUDGE, ledger=ledger, error=failed.error)
         else:
             last = reader.metadata.last_entry
-            history.end(begun, "ok", by=JUDGE, ledger=ledger, last=last)
+            history.end(operation, "ok", by=JUDGE, ledger=ledger, last=last)
             if last < 0 or await read(history, JUDGE, reader, 0, last):
                 return reader.metadata
         await asyncio.sleep(_PAUSE_S)

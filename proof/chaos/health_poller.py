@@ -33,7 +33,7 @@ class HealthPoller:
             self.limbo = sum(status.limbo.ledgers for status in self._statuses.values())
             await asyncio.sleep(_EVERY_S)
 
-    async def look(self, bookie: Bookie) -> bool:
+    async def poll(self, bookie: Bookie) -> bool:
         """True if the bookie is up with all its disks and processes, and no ledger is in limbo."""
         status = await bookie.status()
         if status is None:
@@ -56,23 +56,23 @@ class HealthPoller:
         )
 
     async def _one(self, bookie: Bookie, bring_back: Callable[[Bookie], Awaitable[None]]) -> None:
-        if bookie.wanted and bookie.exit_status is not None:
+        if bookie.should_run and bookie.exit_status is not None:
             text = f"the supervisor ended with {bookie.exit_status}"
             tail = bookie.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
             self._history.note("ended", bookie=bookie.name, what="\n".join([text, *tail]))
-            bookie.wanted = False
+            bookie.should_run = False
             await bring_back(bookie)
             return
-        if bookie.wanted:
-            await self.look(bookie)
+        if bookie.should_run:
+            await self.poll(bookie)
 
     def _note(self, bookie: Bookie, status: Status) -> None:
         self._statuses[bookie.name] = status
         pid = status.processes[0].pid
         restarts = sum(process.restarts for process in status.processes)
-        said = (pid, restarts, status.limbo.ledgers, status.limbo.done)
-        if self._last.get(bookie.name) != said:
-            self._last[bookie.name] = said
+        state = (pid, restarts, status.limbo.ledgers, status.limbo.done)
+        if self._last.get(bookie.name) != state:
+            self._last[bookie.name] = state
             self._history.note(
                 "look",
                 bookie=bookie.name,

@@ -75,13 +75,13 @@ class Verdict:
 
 def check_history(lines: Iterable[Line]) -> Verdict:
     """Checks a history, its lines in the order of time. Raises CallerError for a file that is no history."""
-    judging = _Checker()
+    checker = _Checker()
     for line in lines:
         try:
-            judging.take(line)
+            checker.check(line)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CallerError(f"not a line of a history: {line}: {error!r}") from error
-    return judging.verdict
+    return checker.verdict
 
 
 class _Checker:
@@ -94,12 +94,12 @@ class _Checker:
         self._fault_of: dict[int, int] = {}
         self._spans: dict[int, tuple[float, float]] = {}
         self._metadata: dict[int, Metadata] = {}
-        self._holds: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        self._said: dict[str, tuple[int, int, int]] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._stored: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        self._last_status: dict[str, tuple[int, int, int]] = {}
+        self._reported: set[tuple[str, str]] = set()
         self._now = 0.0
 
-    def take(self, line: Line) -> None:
+    def check(self, line: Line) -> None:
         self._now = line["t"]
         self.verdict.seconds = max(self.verdict.seconds, self._now)
         match line["kind"]:
@@ -115,9 +115,9 @@ class _Checker:
                 self._changed(line)
             case "holds":
                 ranges = [(first, last) for first, last in line["ranges"]]
-                self._holds[line["bookie"], line["ledger"]] = ranges
+                self._stored[line["bookie"], line["ledger"]] = ranges
             case "look":
-                self._look(line)
+                self._check_status(line)
             case "ended":
                 self._violated("no process ends by itself", f"{line['bookie']}: {line['what']}")
             case "skipped":
@@ -215,14 +215,14 @@ class _Checker:
         self._metadata[ledger] = now
         self._tell("stored_metadata", now)
 
-    def _look(self, line: Line) -> None:
-        pid, restarts, done = self._said.get(line["bookie"], (0, 0, 0))
+    def _check_status(self, line: Line) -> None:
+        pid, restarts, done = self._last_status.get(line["bookie"], (0, 0, 0))
         if pid != line["pid"]:
             restarts = done = 0
         self.verdict.restarts += max(0, line["restarts"] - restarts)
         # Each repair worker counts from the beginning.
         self.verdict.limbo_cleared += line["done"] - done if line["done"] >= done else line["done"]
-        self._said[line["bookie"]] = line["pid"], line["restarts"], line["done"]
+        self._last_status[line["bookie"]] = line["pid"], line["restarts"], line["done"]
 
     # ---- the end --------------------------------------------------------------------------------
 
@@ -243,11 +243,11 @@ class _Checker:
     def _count_copies(self, metadata: Metadata) -> None:
         ledger, ack_quorum = metadata.ledger, metadata.sizes[2]
         members = {bookie for _, ensemble in metadata.fragments for bookie in ensemble}
-        held = {bookie: _entries(self._holds.get((bookie, ledger), [])) for bookie in members}
+        stored = {bookie: _entries(self._stored.get((bookie, ledger), [])) for bookie in members}
         short = [
             entry
             for entry in range(metadata.last + 1)
-            if sum(entry in held[bookie] for bookie in metadata.replicas(entry)) < ack_quorum
+            if sum(entry in stored[bookie] for bookie in metadata.replicas(entry)) < ack_quorum
         ]
         if short:
             words = f"entries {short[:5]} of ledger {ledger} are on fewer than {ack_quorum} bookies"
@@ -266,8 +266,8 @@ class _Checker:
                 self._violated(check.name, words)
 
     def _violated(self, name: str, words: str) -> None:
-        is_new = (name, words) not in self._told
-        self._told.add((name, words))
+        is_new = (name, words) not in self._reported
+        self._reported.add((name, words))
         if is_new and len(self.verdict.violations) < _VIOLATIONS_MAX:
             near = self._near(words)
             self.verdict.violations.append(Violation(name, words, self._now, near))

@@ -41,7 +41,7 @@ class FailedOperation:
     error: str
 
 
-def told(error: BkboxError, *, handed_over: bool = False) -> FailedOperation:
+def failure_of(error: BkboxError, *, handed_over: bool = False) -> FailedOperation:
     """``handed_over``: True for an add, which may be in the ledger whatever the error."""
     unknown = handed_over or error.may_have_taken_effect
     text = f"{type(error).__name__}: {error}"[:_ERROR_LETTERS]
@@ -112,16 +112,16 @@ class Load:
     async def _write_on(self, name: str, client: Client) -> None:
         while not self.stop.is_set():
             sizes = self._rng.choice(self._sizes)
-            begun = self._history.begin("create", by=name, sizes=sizes)
+            operation = self._history.begin("create", by=name, sizes=sizes)
             try:
                 writer = await client.create_ledger(*sizes)
             except BkboxError as error:
-                failed = told(error)
-                self._history.end(begun, failed.outcome, by=name, error=failed.error)
+                failed = failure_of(error)
+                self._history.end(operation, failed.outcome, by=name, error=failed.error)
                 await self._pause(_PAUSE_S)
                 continue
             ledger = int(writer.ledger_id)
-            self._history.end(begun, "ok", by=name, ledger=ledger)
+            self._history.end(operation, "ok", by=name, ledger=ledger)
             self._ledgers.all.append(ledger)
             self._ledgers.written.append(ledger)
             try:
@@ -155,35 +155,35 @@ class Load:
         ledger = int(writer.ledger_id)
         data = payload(self._seed, ledger, entry)
         what = {"by": name, "ledger": ledger, "entry": entry}
-        begun = self._history.begin("add", **what, digest=digest(data))
+        operation = self._history.begin("add", **what, digest=digest(data))
         try:
             future = writer.append_nowait(data)
         except BkboxError as error:
-            self._history.end(begun, "refused", **what, error=told(error).error)
+            self._history.end(operation, "refused", **what, error=failure_of(error).error)
             return None
 
         def ended(done: asyncio.Future[Any]) -> None:
             error = None if done.cancelled() else done.exception()
             if not done.cancelled() and error is None:
-                self._history.end(begun, "ok", ledger=ledger, entry=int(done.result()))
+                self._history.end(operation, "ok", ledger=ledger, entry=int(done.result()))
             elif isinstance(error, BkboxError):
-                failed = told(error, handed_over=True)
-                self._history.end(begun, failed.outcome, **what, error=failed.error)
+                failed = failure_of(error, handed_over=True)
+                self._history.end(operation, failed.outcome, **what, error=failed.error)
 
         future.add_done_callback(ended)
         return future
 
     async def _close(self, name: str, writer: LedgerWriter) -> None:
         ledger = int(writer.ledger_id)
-        begun = self._history.begin("close", by=name, ledger=ledger)
+        operation = self._history.begin("close", by=name, ledger=ledger)
         try:
             metadata = await writer.close()
         except BkboxError as error:
-            failed = told(error)
-            self._history.end(begun, failed.outcome, by=name, ledger=ledger, error=failed.error)
+            failed = failure_of(error)
+            self._history.end(operation, failed.outcome, by=name, ledger=ledger, error=failed.error)
             self._ledgers.left.append(ledger)
         else:
-            self._history.end(begun, "ok", by=name, ledger=ledger, last=metadata.last_entry)
+            self._history.end(operation, "ok", by=name, ledger=ledger, last=metadata.last_entry)
 
     # ---- recovering -----------------------------------------------------------------------------
 
@@ -207,14 +207,14 @@ class Load:
         """True if the ledger is closed, or no longer exists."""
         await asyncio.sleep(self._rng.choice((0.0, 0.0, 0.01, 0.1)))
         name = self._handle("recoverer")
-        begun = self._history.begin("recover", by=name, ledger=ledger)
+        operation = self._history.begin("recover", by=name, ledger=ledger)
         try:
             metadata = await client.recover(ledger)
         except BkboxError as error:
-            failed = told(error)
-            self._history.end(begun, failed.outcome, by=name, ledger=ledger, error=failed.error)
+            failed = failure_of(error)
+            self._history.end(operation, failed.outcome, by=name, ledger=ledger, error=failed.error)
             return "NoSuchLedger" in failed.error
-        self._history.end(begun, "ok", by=name, ledger=ledger, last=metadata.last_entry)
+        self._history.end(operation, "ok", by=name, ledger=ledger, last=metadata.last_entry)
         return True
 
     # ---- reading --------------------------------------------------------------------------------
@@ -229,13 +229,13 @@ class Load:
 
     async def _tail(self, client: Client, ledger: int, seconds: float) -> None:
         name = self._handle("tailer")
-        begun = self._history.begin("tail", by=name, ledger=ledger)
-        reading = Reading(self._history, begun, name, ledger, 0)
+        operation = self._history.begin("tail", by=name, ledger=ledger)
+        reading = Reading(self._history, operation, name, ledger, 0)
         ending = asyncio.ensure_future(self._pause(seconds))
         try:
             reader = await client.open_ledger(ledger, recovery=False)
             async with aclosing(reader.tail(0)) as entries:
-                following = asyncio.ensure_future(reading.take(entries, at_once=True))
+                following = asyncio.ensure_future(reading.consume(entries, at_once=True))
                 try:
                     await asyncio.wait([following, ending], return_when=asyncio.FIRST_COMPLETED)
                     if following.done():
@@ -246,7 +246,7 @@ class Load:
         except BkboxError as error:
             reading.fail(error)
         else:
-            self._history.end(begun, "ok", by=name, ledger=ledger)
+            self._history.end(operation, "ok", by=name, ledger=ledger)
         finally:
             ending.cancel()
 
@@ -262,17 +262,17 @@ class Load:
             name = self._handle("reader")
             reader = None
             for _ in range(rng.randint(1, 3)):
-                begun = self._history.begin("lac", by=name, ledger=ledger)
+                operation = self._history.begin("lac", by=name, ledger=ledger)
                 try:
                     if reader is None:
                         reader = await client.open_ledger(ledger, recovery=False)
                     lac = await reader.read_last_add_confirmed()
                 except BkboxError as error:
-                    failed = told(error)
+                    failed = failure_of(error)
                     what = {"by": name, "ledger": ledger, "error": failed.error}
-                    self._history.end(begun, failed.outcome, **what)
+                    self._history.end(operation, failed.outcome, **what)
                     break
-                self._history.end(begun, "ok", by=name, ledger=ledger, lac=lac)
+                self._history.end(operation, "ok", by=name, ledger=ledger, lac=lac)
                 if lac >= 0:
                     first = max(0, lac - rng.choice((0, 3, 30, 300)))
                     await read(self._history, name, reader, first, min(lac, first + 30))
@@ -288,27 +288,29 @@ class Load:
             if not old:
                 continue
             ledger = self._rng.choice(old)
-            begun = self._history.begin("delete", by="deleter", ledger=ledger)
+            operation = self._history.begin("delete", by="deleter", ledger=ledger)
             try:
                 await client.delete_ledger(ledger)
             except BkboxError as error:
-                failed = told(error)
-                self._history.end(begun, failed.outcome, ledger=ledger, error=failed.error)
+                failed = failure_of(error)
+                self._history.end(operation, failed.outcome, ledger=ledger, error=failed.error)
             else:
-                self._history.end(begun, "ok", ledger=ledger)
+                self._history.end(operation, "ok", ledger=ledger)
                 self._ledgers.all.remove(ledger)
 
 
 class Reading:
     """One read in flight: its entries go to the history."""
 
-    def __init__(self, history: History, begun: int, name: str, ledger: int, first: int) -> None:
+    def __init__(
+        self, history: History, operation: int, name: str, ledger: int, first: int
+    ) -> None:
         self.next = first
         self._history = history
-        self._begun = begun
+        self._operation = operation
         self._what: dict[str, Any] = {"by": name, "ledger": ledger}
 
-    async def take(self, entries: AsyncGenerator[Entry, None], *, at_once: bool) -> None:
+    async def consume(self, entries: AsyncGenerator[Entry, None], *, at_once: bool) -> None:
         """Records all entries; ``at_once``: as they come, rather than many together."""
         digests: list[str] = []
         try:
@@ -326,28 +328,28 @@ class Reading:
     def _note(self, digests: list[str]) -> None:
         if digests:
             what: dict[str, Any] = {"first": self.next, "digests": digests}
-            self._history.note("found", id=self._begun, **self._what, **what)
+            self._history.note("found", id=self._operation, **self._what, **what)
             self.next += len(digests)
 
     def fail(self, error: BkboxError) -> None:
         """Records the failure. ``absent``: the entry that a bookie denied."""
-        failed = told(error)
+        failed = failure_of(error)
         what: dict[str, object] = dict(self._what, error=failed.error)
         if isinstance(error, NoSuchEntryError):
             what["absent"] = self.next
-        self._history.end(self._begun, failed.outcome, **what)
+        self._history.end(self._operation, failed.outcome, **what)
 
 
 async def read(history: History, name: str, reader: LedgerReader, first: int, last: int) -> bool:
     """Reads entries; True if all were read."""
     ledger = int(reader.ledger_id)
-    begun = history.begin("read", by=name, ledger=ledger, first=first, last=last)
-    reading = Reading(history, begun, name, ledger, first)
+    operation = history.begin("read", by=name, ledger=ledger, first=first, last=last)
+    reading = Reading(history, operation, name, ledger, first)
     try:
         async with aclosing(reader.read(first, last)) as entries:
-            await reading.take(entries, at_once=False)
+            await reading.consume(entries, at_once=False)
     except BkboxError as error:
         reading.fail(error)
         return False
-    history.end(begun, "ok", by=name, ledger=ledger)
+    history.end(operation, "ok", by=name, ledger=ledger)
     return True

@@ -16,7 +16,7 @@ from bkbox.errors import ChaosError
 from bkbox.wire.metadata import ledger_metadata
 from proof.chaos.history import History
 
-_AWAY = ".away"
+_HIDDEN = ".away"
 _BUSY_S = 10.0
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
 _RESOLUTION_S = 0.001
@@ -101,12 +101,12 @@ class Changes:
 
 
 class Lock:
-    """Holds the write lock of the store from ``take`` to ``release``."""
+    """Holds the write lock of the store from ``acquire`` to ``release``."""
 
     def __init__(self, path: Path) -> None:
         self._connection = _connect(path)
 
-    async def take(self) -> bool:
+    async def acquire(self) -> bool:
         """Acquires the lock; False if another process keeps it until the time-out."""
         try:
             await asyncio.to_thread(self._connection.execute, "BEGIN IMMEDIATE")
@@ -120,14 +120,14 @@ class Lock:
         self._connection.close()
 
 
-def take_away(path: Path) -> None:
+def hide(path: Path) -> None:
     """Makes the store unreachable: processes that open it fail, and those that have it open notice."""
-    path.rename(path.with_name(path.name + _AWAY))
+    path.rename(path.with_name(path.name + _HIDDEN))
 
 
 def put_back(path: Path) -> None:
     """Puts the same file back under its name."""
-    path.with_name(path.name + _AWAY).rename(path)
+    path.with_name(path.name + _HIDDEN).rename(path)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

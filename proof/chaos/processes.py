@@ -66,10 +66,10 @@ def children(supervisor: int) -> list[ProcessRef]:
         text = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
         for pid in map(int, text.split()):
             with suppress(FileNotFoundError, ProcessLookupError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-                if "--name" in words and words[2].startswith("bkbox."):
-                    role = words[2].removeprefix("bkbox.")
-                    found.append(ProcessRef(pid, role, words[words.index("--name") + 1]))
+                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                if "--name" in arguments and arguments[2].startswith("bkbox."):
+                    role = arguments[2].removeprefix("bkbox.")
+                    found.append(ProcessRef(pid, role, arguments[arguments.index("--name") + 1]))
     return found
 
 

@@ -37,7 +37,7 @@ class Proxy:
         self._address = address
         self._target = target
         self._requests = asyncio.Event()
-        self._answers = asyncio.Event()
+        self._responses = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -59,9 +59,9 @@ class Proxy:
         else:
             self._requests.clear()
         if state == "open":
-            self._answers.set()
+            self._responses.set()
         else:
-            self._answers.clear()
+            self._responses.clear()
         if state == "cut":
             self._reset()
 
@@ -95,16 +95,16 @@ class Proxy:
                 there, back = await asyncio.open_connection(*self._target)
                 mine.add(back)
                 self._writers.add(back)
-                ways = (
+                pumps = (
                     asyncio.ensure_future(_pump(reader, back, self._requests)),
-                    asyncio.ensure_future(_pump(there, writer, self._answers)),
+                    asyncio.ensure_future(_pump(there, writer, self._responses)),
                 )
                 try:
-                    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    for way in ways:
-                        way.cancel()
-                    await asyncio.gather(*ways, return_exceptions=True)
+                    for pump in pumps:
+                        pump.cancel()
+                    await asyncio.gather(*pumps, return_exceptions=True)
         finally:
             self._writers -= mine
             for each in mine:

@@ -156,7 +156,7 @@ class _Run:
 
     async def _bring_back(self, bookie: Bookie) -> None:
         if not self._budget.is_restarting(bookie.name):
-            with self._budget.under_way(bookie.name, restarts=True):
+            with self._budget.reserve(bookie.name, restarts=True):
                 await self._faults.bring_up(bookie)
 
     async def _read_all(self) -> None:

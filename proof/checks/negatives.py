@@ -40,8 +40,8 @@ class Negatives(Check):
 
     def denied(self, bookie: str, ledger: int, entry: int) -> str | None:
         stored = self._counted.entries(bookie, ledger)
-        asked = stored if entry == -1 else {entry}.intersection(stored)
-        wrong = [each for each in asked if self._must_hold(bookie, ledger, each)]
+        requested = stored if entry == -1 else {entry}.intersection(stored)
+        wrong = [each for each in requested if self._must_hold(bookie, ledger, each)]
         if not wrong:
             return None
         return f"{bookie} denies entry {max(wrong)} of ledger {ledger}, which it acknowledged"
@@ -53,11 +53,11 @@ class Negatives(Check):
         keeps_fence: Callable[[int], bool],
     ) -> str | None:
         for ledger in self._counted.ledgers(bookie):
-            held = vouches(ledger)
-            if held is None:
+            listed = vouches(ledger)
+            if listed is None:
                 continue
             for entry in self._counted.entries(bookie, ledger):
-                if entry not in held and self._must_hold(bookie, ledger, entry):
+                if entry not in listed and self._must_hold(bookie, ledger, entry):
                     return (
                         f"{bookie} says that it lost nothing, and has not entry {entry} of ledger "
                         f"{ledger}, which it acknowledged"

@@ -26,7 +26,7 @@ class Removed(Check):
             return None
         if found.state != CLOSED:
             return f"{bookie} removed ledger {ledger}, which is not closed"
-        held = [entry for entry in range(found.last + 1) if bookie in found.replicas(entry)]
-        if not held:
+        owned = [entry for entry in range(found.last + 1) if bookie in found.replicas(entry)]
+        if not owned:
             return None
-        return f"{bookie} removed ledger {ledger}, of which it is to hold entries {held[:5]}"
+        return f"{bookie} removed ledger {ledger}, of which it is to hold entries {owned[:5]}"

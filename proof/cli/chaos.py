@@ -27,9 +27,9 @@ from proof.chaos.schedule import BY_NAME, FAULTS, Fault
 from proof.cli.format_chaos import CheckResult, print_verdict
 
 _HISTORY = "history.jsonl"
-_PLAIN_EVERY_S = 10.0
-_ROOM_BYTES_PER_MINUTE = 40 << 20
-_ROOM_BYTES = 500 << 20
+_TEXT_INTERVAL_S = 10.0
+_SPACE_BYTES_PER_MINUTE = 40 << 20
+_SPACE_BYTES = 500 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def chaos(
     plan = Plan(bookies, disks, ack_after)
     root = Path(tempfile.mkdtemp(prefix="bkbox-chaos-")) if folder is None else folder.absolute()
     keeps: Keep = "all" if keep else "nothing" if folder is None else "history"
-    verdict = _carry_out(root, plan, order, keeps, with_tmpfs=objection is None)
+    verdict = _run(root, plan, order, keeps, with_tmpfs=objection is None)
     print_verdict(verdict, output)
     if keeps != "nothing" or verdict.violations:
         message(f"the history is in {root / _HISTORY}")
@@ -182,10 +182,10 @@ def _faults(names: Iterable[str], objection: str | None) -> tuple[Fault, ...]:
     return tuple(chosen)
 
 
-def _carry_out(root: Path, plan: Plan, order: Order, keep: Keep, *, with_tmpfs: bool) -> Verdict:
+def _run(root: Path, plan: Plan, order: Order, keep: Keep, *, with_tmpfs: bool) -> Verdict:
     rng = random.Random()  # noqa: S311 - ports
     with Cluster(root, plan, rng, keep, with_tmpfs=with_tmpfs) as cluster:
-        needed = _ROOM_BYTES + int(_ROOM_BYTES_PER_MINUTE * order.seconds / 60)
+        needed = _SPACE_BYTES + int(_SPACE_BYTES_PER_MINUTE * order.seconds / 60)
         if free_bytes(cluster.root) < needed:
             raise ChaosError(
                 f"about {size(needed)} are needed in {root}: choose another with --dir"
@@ -217,7 +217,7 @@ class _Line:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._shown = -_PLAIN_EVERY_S
+        self._shown = -_TEXT_INTERVAL_S
 
     def __call__(self, progress: Progress, history: History) -> None:
         counts = history.counts
@@ -229,7 +229,7 @@ class _Line:
         if sys.stderr.isatty():
             width = shutil.get_terminal_size().columns - 1
             click.echo(f"\r{text[:width].ljust(width)}", nl=False, err=True)
-        elif progress.seconds - self._shown >= _PLAIN_EVERY_S:
+        elif progress.seconds - self._shown >= _TEXT_INTERVAL_S:
             self._shown = progress.seconds
             click.echo(text.rstrip(), err=True)
 

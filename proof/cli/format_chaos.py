@@ -47,14 +47,14 @@ class CheckResult:
 
 def print_verdict(verdict: Verdict, output: Format) -> None:
     """As one document, or in tables."""
-    judged = _judged(verdict)
+    result = _check_result(verdict)
     if output != "table":
-        print_document(asdict(judged), output)
+        print_document(asdict(result), output)
     else:
-        _show(judged)
+        _show(result)
 
 
-def _judged(verdict: Verdict) -> CheckResult:
+def _check_result(verdict: Verdict) -> CheckResult:
     operations: dict[str, dict[str, int]] = {}
     for (operation, outcome), count in sorted(verdict.done.items()):
         operations.setdefault(operation, {})[outcome] = count
@@ -81,42 +81,42 @@ def _back(times_s: list[float]) -> RecoveryTimes | None:
     return RecoveryTimes(sorted(times_s)[len(times_s) // 2], max(times_s)) if times_s else None
 
 
-def _show(judged: CheckResult) -> None:
+def _show(result: CheckResult) -> None:
     rows = []
-    for each in judged.faults:
+    for each in result.faults:
         back = each.back
         times = ("-", "-") if back is None else (f"{back.median_s:.1f}", f"{back.max_s:.1f}")
         rows.append((each.fault, each.times, each.not_allowed, *times))
     print_table(("fault", "times", "not allowed then", "back after s", "at most s"), rows)
-    boots = judged.boots
+    boots = result.boots
 
     def done(operation: str, outcome: str = "ok") -> str:
-        return f"{judged.operations.get(operation, {}).get(outcome, 0):,}"
+        return f"{result.operations.get(operation, {}).get(outcome, 0):,}"
 
     click.echo()
     print_fields(
         [
-            ("seconds", f"{judged.seconds:.0f}"),
-            ("faults", f"{sum(each.times for each in judged.faults):,}"),
+            ("seconds", f"{result.seconds:.0f}"),
+            ("faults", f"{sum(each.times for each in result.faults):,}"),
             ("ledgers created", done("create")),
             ("adds acknowledged", done("add")),
             ("adds refused, unknown", f"{done('add', 'refused')}, {done('add', 'unknown')}"),
-            ("entries read", f"{judged.entries_read:,}"),
+            ("entries read", f"{result.entries_read:,}"),
             ("ledgers closed by writers", done("close")),
             ("recoveries", done("recover")),
             ("ledgers deleted", done("delete")),
             ("starts of bookies", done("boot")),
-            ("processes restarted", f"{judged.restarts:,}"),
-            ("ledgers out of limbo", f"{judged.limbo_cleared:,}"),
+            ("processes restarted", f"{result.restarts:,}"),
+            ("ledgers out of limbo", f"{result.limbo_cleared:,}"),
             (
                 "start of a bookie, s",
                 "-" if boots is None else f"{boots.median_s:.1f}, at most {boots.max_s:.1f}",
             ),
-            ("came to its end", judged.complete),
-            ("violations", len(judged.violations)),
+            ("came to its end", result.complete),
+            ("violations", len(result.violations)),
         ]
     )
-    for violation in judged.violations:
+    for violation in result.violations:
         click.echo(f"violation: {violation}")
         for fault in violation.near:
             click.echo(f"  near: {fault}")

@@ -29,7 +29,7 @@ _CORRECTIONS = {
     "D3": "fragments_at_close",
     "D4": "timeouts_of_the_read",
     "D5": "lac_counts",
-    "D9": "answers_have_ids",
+    "D9": "responses_have_ids",
     "first-holder": "first_holder",
 }
 _STATE_BYTES = 56
@@ -49,7 +49,7 @@ _CODES: dict[Word, ExitCode] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchResult:
     """The result of a search. ``broken``: the property that does not hold; ``trace``: the shortest way there, or to a
     ledger that is closed, state by state."""
 
@@ -187,7 +187,7 @@ class Answer:
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show how far it is, on standard error.")
 @output_option
-@prints(Answer)
+@prints(SearchResult)
 @click.pass_context
 def model_check(
     ctx: click.Context,
@@ -275,7 +275,7 @@ def model_check(
     if termination is not None:
         found = _termination(closable(options, termination, progress=progress))
     else:
-        most = states_max or _room(HostFiles())
+        most = states_max or _states_limit(HostFiles())
         found = _safety(search(options, fold=fold, states_max=most, progress=progress))
     if output != "table":
         print_document(asdict(found), output)
@@ -290,7 +290,7 @@ def model_check(
     ctx.exit(_CODES[found.answer])
 
 
-def _room(host: HostFiles) -> int | None:
+def _states_limit(host: HostFiles) -> int | None:
     """The number of states that fit into memory; None if the system does not tell."""
     for line in host.lines("/proc/meminfo"):
         name, _, value = line.partition(":")
@@ -299,18 +299,18 @@ def _room(host: HostFiles) -> int | None:
     return None
 
 
-def _safety(result: Result) -> Answer:
+def _safety(result: Result) -> SearchResult:
     word: Word = "broken" if result.broken else "safe" if result.exhausted else "not exhausted"
-    return Answer(word, result.broken, result.statistics, result.trace)
+    return SearchResult(word, result.broken, result.statistics, result.trace)
 
 
-def _termination(result: Result) -> Answer:
+def _termination(result: Result) -> SearchResult:
     """A search for a closed ledger: what it calls broken is what was hoped for."""
     word: Word = "closable" if result.broken else "never closable"
-    return Answer(word, None, result.statistics, result.trace)
+    return SearchResult(word, None, result.statistics, result.trace)
 
 
-def _show(found: Answer) -> None:
+def _show(found: SearchResult) -> None:
     if not found.trace:
         click.echo(f"{found.answer}: {_counts(found.statistics)}")
         return

@@ -27,12 +27,12 @@ def moves(part: ActorView, name: str, options: Options) -> Iterator[Step]:
             yield from _accept(part, add, name, options)
     for add in adds:
         if part.fenced and not add.recovery:
-            answer = _added(add, Code.FENCED)
-            yield from _answer(part, add, answer, f"{name} refuses {_of(add)}: fenced", options)
+            response = _added(add, Code.FENCED)
+            yield from _respond(part, add, response, f"{name} refuses {_of(add)}: fenced", options)
     for request in waiting(part.mail, Kind.FENCE):
-        answer = Message(Kind.FENCED, request.client, lac=part.lac)
+        response = Message(Kind.FENCED, request.client, lac=part.lac)
         words = f"{name} is fenced by {_client(request)} and tells LAC {part.lac}"
-        yield from _answer(part._replace(fenced=True), request, answer, words, options)
+        yield from _respond(part._replace(fenced=True), request, response, words, options)
     for request in waiting(part.mail, Kind.READ):
         yield from _read(part, request, name, options)
 
@@ -41,30 +41,30 @@ def _accept(part: ActorView, add: Message, name: str, options: Options) -> Itera
     entries = tuple(sorted({*part.entries, (add.entry, add.body)}))
     after = part._replace(entries=entries, lac=add.lac)
     words = f"{name} stores {_of(add)}"
-    return _answer(after, add, _added(add, Code.OK), words, options)
+    return _respond(after, add, _added(add, Code.OK), words, options)
 
 
 def _read(part: ActorView, request: Message, name: str, options: Options) -> Iterator[Step]:
     body = next((body for entry, body in part.entries if entry == request.entry), 0)
     if body:
-        code, says = Code.OK, f"entry {request.entry}"
+        code, text = Code.OK, f"entry {request.entry}"
     elif part.limbo:
-        code, says = Code.UNKNOWN, "unknown"
+        code, text = Code.UNKNOWN, "unknown"
     else:
-        code, says = Code.NO_SUCH_ENTRY, "no such entry"
-    tells_id = body or options.corrections.answers_have_ids
-    answer = Message(
-        Kind.ANSWER, request.client, request.entry if tells_id else 0, body=body, code=code
+        code, text = Code.NO_SUCH_ENTRY, "no such entry"
+    tells_id = body or options.corrections.responses_have_ids
+    response = Message(
+        Kind.RESPONSE, request.client, request.entry if tells_id else 0, body=body, code=code
     )
     after = part._replace(fenced=True) if options.recovery_reads_fence else part
-    words = f"{name} answers {_client(request)}'s read of entry {request.entry}: {says}"
-    return _answer(after, request, answer, words, options)
+    words = f"{name} answers {_client(request)}'s read of entry {request.entry}: {text}"
+    return _respond(after, request, response, words, options)
 
 
-def _answer(
-    part: ActorView, request: Message, answer: Message, words: str, options: Options
+def _respond(
+    part: ActorView, request: Message, response: Message, words: str, options: Options
 ) -> Iterator[Step]:
-    for mail in sent(done(part.mail, request), answer, loss=options.message_loss):
+    for mail in sent(done(part.mail, request), response, loss=options.message_loss):
         yield Step(words, part=part._replace(mail=mail))
 
 

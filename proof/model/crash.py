@@ -72,9 +72,9 @@ def _crashes(
 ) -> Iterator[Step]:
     after = world._replace(crashes=world.crashes + 1)
     mail = requests_lost(part.mail)
-    kept = part._replace(mail=mail)
+    intact = part._replace(mail=mail)
     if options.loss is Loss.PROCESS:
-        yield Step(f"the process of {name} crashes: entries kept", world=after, part=kept)
+        yield Step(f"the process of {name} crashes: entries kept", world=after, part=intact)
         return
     if options.loss is Loss.DEVICE:
         lost = part._replace(entries=(), lac=0, mail=mail)
@@ -86,16 +86,16 @@ def _crashes(
         fence = limbo = False
     marked = lost._replace(fenced=lost.fenced or fence, limbo=lost.limbo or limbo)
     what = _WHAT[options.loss]
-    yield Step(_words(name, what, marked), world=after, part=marked)
+    yield Step(_label(name, what, marked), world=after, part=marked)
     if options.unnoticed:
-        yield Step(_words(name, f"{what}, unnoticed", lost), world=after, part=lost)
+        yield Step(_label(name, f"{what}, unnoticed", lost), world=after, part=lost)
     if options.loss is Loss.DISK:
         recorded = bool(part.entries) or part.fenced or part.limbo
         if recorded:
             words = f"{name} loses its other disk: nothing of the ledger"
-            yield Step(words, world=after, part=kept)
+            yield Step(words, world=after, part=intact)
         else:
-            yield Step(_words(name, "loses its other disk", marked), world=after, part=marked)
+            yield Step(_label(name, "loses its other disk", marked), world=after, part=marked)
 
 
 def _marks(world: World, part: ActorView, bookie: int, options: Options) -> tuple[bool, bool]:
@@ -111,6 +111,6 @@ def _marks(world: World, part: ActorView, bookie: int, options: Options) -> tupl
     return fence, limbo
 
 
-def _words(name: str, what: str, part: ActorView) -> str:
+def _label(name: str, what: str, part: ActorView) -> str:
     marks = [word for word, on in (("fenced", part.fenced), ("in limbo", part.limbo)) if on]
     return f"{name} {what}: " + ", ".join(["entries gone", *marks])

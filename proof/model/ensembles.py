@@ -24,10 +24,10 @@ def fragment_of(entry: int, fragments: Fragments) -> Fragment:
 
 def pick_ensemble(world: World, include: int, exclude: int, options: Options) -> int:
     """The one ensemble that will be picked; 0 if there is none."""
-    taken = {fragment.ensemble for fragment in world.fragments}
+    used = {fragment.ensemble for fragment in world.fragments}
     for chosen in combinations(range(options.bookies), options.write_quorum):
         ensemble = sum(1 << bookie for bookie in chosen)
-        if ensemble & include == include and not ensemble & exclude and ensemble not in taken:
+        if ensemble & include == include and not ensemble & exclude and ensemble not in used:
             return ensemble
     return 0
 
@@ -37,30 +37,30 @@ def add_request(client: Client, me: int, pending: Pending, *, recovery: bool) ->
     return Message(Kind.ADD, me, pending.entry, pending.body, recovery, client.lac)
 
 
-def take_acks(
+def receive_acks(
     client: Client, part: ActorView, me: int, bookie: int, options: Options, *, recovery: bool
 ) -> Iterator[Step]:
     """A successful response to an add, from a bookie of the ensemble."""
     if not client.fragments[-1].ensemble >> bookie & 1:
         return
-    for answer in earliest_answers(part, me, options, recovery=recovery):
-        if answer.code is Code.OK:
-            after = acknowledged(client, answer.entry, bookie, options)
-            words = f"client {me + 1} takes bookie {bookie + 1}'s ack of entry {answer.entry}"
-            yield Step(words, client=after, part=part._replace(mail=done(part.mail, answer)))
+    for response in earliest_responses(part, me, options, recovery=recovery):
+        if response.code is Code.OK:
+            after = acknowledged(client, response.entry, bookie, options)
+            words = f"client {me + 1} takes bookie {bookie + 1}'s ack of entry {response.entry}"
+            yield Step(words, client=after, part=part._replace(mail=done(part.mail, response)))
 
 
-def earliest_answers(
+def earliest_responses(
     part: ActorView, me: int, options: Options, *, recovery: bool
 ) -> list[Message]:
     """The responses to adds that this client may accept from a bookie now."""
     per_client = options.corrections.per_client
     return [
-        answer
-        for answer in waiting(part.mail, Kind.ADDED)
-        if answer.client == me
-        and answer.recovery == recovery
-        and is_earliest(part.mail, answer, per_client=per_client)
+        response
+        for response in waiting(part.mail, Kind.ADDED)
+        if response.client == me
+        and response.recovery == recovery
+        and is_earliest(part.mail, response, per_client=per_client)
     ]
 
 
@@ -100,8 +100,8 @@ def replace_bookies(
             bookies & ~(1 << bookie) if entry >= first else bookies
             for entry, bookies in enumerate(client.acks, 1)
         )
-        whose = me if options.corrections.per_client else None
-        timeout = Delivery(Task.WRITE_TIMEOUT_ENDS, client=whose, recovery=recovery)
+        timed_client = me if options.corrections.per_client else None
+        timeout = Delivery(Task.WRITE_TIMEOUT_ENDS, client=timed_client, recovery=recovery)
         new = ensemble & ~current.ensemble
         words = (
             f"client {me + 1} puts bookie {new.bit_length()} in the place of bookie {bookie + 1} "

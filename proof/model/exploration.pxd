@@ -87,8 +87,8 @@ cdef class Exploration:
         shift=int,
         before="unsigned long long",
         at=Py_ssize_t,
-        ways=Py_ssize_t,
-        way=Py_ssize_t,
+        choices=Py_ssize_t,
+        choice=Py_ssize_t,
         have=Py_ssize_t,
         index=Py_ssize_t,
         from_upper="unsigned long long",
@@ -113,7 +113,7 @@ cdef class Exploration:
         known="unsigned long long",
         _=Py_ssize_t,
     )
-    cdef unsigned long long _judge(
+    cdef unsigned long long _broken_invariant(
         self, unsigned long long upper, unsigned long long lower
     ) except? 1000000
 
@@ -160,4 +160,4 @@ cdef class Exploration:
         self, unsigned long long delivery, unsigned long long part
     ) except -1
 
-    cdef _say(self, unsigned long long word)
+    cdef _emit(self, unsigned long long word)

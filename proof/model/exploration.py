@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from proof.model.fingerprints import Fingerprints, Memo, words
+from proof.model.fingerprints import Fingerprints, Memo, word_array
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
 _BLOCK = 1 << 20
@@ -146,7 +146,7 @@ class Exploration:
         """``upper``, ``lower``: the first state."""
         self._model = model
         self._rules = len(layout.masks)
-        self._masks = words(2 * self._rules)
+        self._masks = word_array(2 * self._rules)
         for rule, (seen_upper, seen_lower) in enumerate(layout.masks):
             self._masks[2 * rule] = seen_upper
             self._masks[2 * rule + 1] = seen_lower
@@ -168,11 +168,11 @@ class Exploration:
         self._verdicts = Memo()
         self._renamed_clients = Memo()
         self._renamed_parts = Memo()
-        self._program = words(_FIRST_PROGRAM)
+        self._program = word_array(_FIRST_PROGRAM)
         self._program_end = 1
-        self._to_upper = words(_SUCCESSORS_MAX)
-        self._to_lower = words(_SUCCESSORS_MAX)
-        self._scratch = words(2)
+        self._to_upper = word_array(_SUCCESSORS_MAX)
+        self._to_lower = word_array(_SUCCESSORS_MAX)
+        self._scratch = word_array(2)
         self._count = 0
         self._seen = Fingerprints()
         self._upper_blocks: list[memoryview] = []
@@ -253,19 +253,19 @@ class Exploration:
         at = self._outcomes.get(delivery, before)
         if at == 0:
             at = self._learn_outcomes(delivery, before)
-        ways = self._program[at]
+        choices = self._program[at]
         have = self._count - start
-        assert start + have * ways <= _SUCCESSORS_MAX
+        assert start + have * choices <= _SUCCESSORS_MAX
         # From the last to the first: each goes to places that have been read already.
         for index in range(have - 1, -1, -1):
             from_upper = self._to_upper[start + index]
             from_lower = self._to_lower[start + index]
-            for way in range(ways):
-                change = self._program[at + 1 + way] - before
-                place = start + index * ways + way
+            for choice in range(choices):
+                change = self._program[at + 1 + choice] - before
+                place = start + index * choices + choice
                 self._to_upper[place] = from_upper
                 self._to_lower[place] = (from_lower + (change << shift)) & _WORD
-        self._count = start + have * ways
+        self._count = start + have * choices
 
     def _reach(self, upper: int, lower: int) -> None:
         """Enters and judges a reached state if it is new."""
@@ -277,14 +277,14 @@ class Exploration:
             return
         place = self.found & (_BLOCK - 1)
         if place == 0:
-            self._write_upper = words(_BLOCK)
-            self._write_lower = words(_BLOCK)
+            self._write_upper = word_array(_BLOCK)
+            self._write_lower = word_array(_BLOCK)
             self._upper_blocks.append(self._write_upper)
             self._lower_blocks.append(self._write_lower)
         self._write_upper[place] = upper
         self._write_lower[place] = lower
         self.found += 1
-        self.broken = self._judge(upper, lower)
+        self.broken = self._broken_invariant(upper, lower)
 
     def _select(self, number: int) -> None:
         block = number >> _BLOCK_SHIFT
@@ -295,7 +295,7 @@ class Exploration:
 
     # ---- verdicts -------------------------------------------------------------------------------
 
-    def _judge(self, upper: int, lower: int) -> int:
+    def _broken_invariant(self, upper: int, lower: int) -> int:
         outlines = self._outline(_WORLD, (upper & self._world_mask) >> 1)
         place = _OUTLINE_BITS
         shift = 1 + self._world_bits
@@ -379,14 +379,14 @@ class Exploration:
         the number of deliveries, and these."""
         effects = self._model.effects(rule, upper, lower)
         at = self._program_end
-        self._say(len(effects))
+        self._emit(len(effects))
         for to_upper, to_lower, deliveries in effects:
-            self._say(to_upper & _WORD)
-            self._say(to_lower & _WORD)
-            self._say(len(deliveries))
+            self._emit(to_upper & _WORD)
+            self._emit(to_lower & _WORD)
+            self._emit(len(deliveries))
             for part, delivery in deliveries:
-                self._say(part)
-                self._say(delivery)
+                self._emit(part)
+                self._emit(delivery)
         memo.put(upper, lower, at)
         return at
 
@@ -394,15 +394,15 @@ class Exploration:
         """Stores a delivery's outcomes; returns their place in the program: their number, and these."""
         outcomes = self._model.outcomes(delivery, part)
         at = self._program_end
-        self._say(len(outcomes))
+        self._emit(len(outcomes))
         for outcome in outcomes:
-            self._say(outcome)
+            self._emit(outcome)
         self._outcomes.put(delivery, part, at)
         return at
 
-    def _say(self, word: int) -> None:
+    def _emit(self, word: int) -> None:
         if self._program_end == len(self._program):
-            longer = words(2 * len(self._program))
+            longer = word_array(2 * len(self._program))
             longer[: self._program_end] = self._program
             self._program = longer
         self._program[self._program_end] = word
@@ -410,7 +410,7 @@ class Exploration:
 
 
 def _places(orders: list[Order], count: int) -> memoryview:
-    flat = words(max(1, len(orders) * count))
+    flat = word_array(max(1, len(orders) * count))
     for row, order in enumerate(orders):
         for column, place in enumerate(order):
             flat[row * count + column] = place

@@ -18,12 +18,12 @@ cdef class Fingerprints:
     cdef Py_ssize_t _places
     cdef unsigned long long[::1] _table
 
-    @cython.locals(wanted="unsigned long long", found="unsigned long long", place=Py_ssize_t)
+    @cython.locals(fingerprint="unsigned long long", found="unsigned long long", place=Py_ssize_t)
     cpdef bint add(self, unsigned long long upper, unsigned long long lower) except -1
 
     @cython.locals(
         old="unsigned long long[::1]",
-        held="unsigned long long",
+        stored="unsigned long long",
         count=Py_ssize_t,
         index=Py_ssize_t,
         place=Py_ssize_t,

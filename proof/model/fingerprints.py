@@ -18,7 +18,7 @@ _MIX_1 = 0xBF58_476D_1CE4_E5B9
 _MIX_2 = 0x94D0_49BB_1331_11EB
 
 
-def words(count: int) -> memoryview:
+def word_array(count: int) -> memoryview:
     """An array of ``count`` words, all 0."""
     return memoryview(mmap(-1, 8 * count)).cast("Q")
 
@@ -44,19 +44,19 @@ class Fingerprints:
     def __init__(self) -> None:
         self.count = 0
         self._places = _FIRST_PLACES
-        self._table = words(self._places)
+        self._table = word_array(self._places)
 
     def add(self, upper: int, lower: int) -> bool:
         """Adds a state; True if it was new."""
-        wanted = print_of(upper, lower)
-        place = wanted & (self._places - 1)
+        fingerprint = print_of(upper, lower)
+        place = fingerprint & (self._places - 1)
         found = self._table[place]
         while found != 0:
-            if found == wanted:
+            if found == fingerprint:
                 return False
             place = (place + 1) & (self._places - 1)
             found = self._table[place]
-        self._table[place] = wanted
+        self._table[place] = fingerprint
         self.count += 1
         if self.count * 3 > self._places * 2:
             self._grow()
@@ -66,14 +66,14 @@ class Fingerprints:
         old = self._table
         count = self._places
         self._places = count * 2
-        self._table = words(self._places)
+        self._table = word_array(self._places)
         for index in range(count):
-            held = old[index]
-            if held != 0:
-                place = held & (self._places - 1)
+            stored = old[index]
+            if stored != 0:
+                place = stored & (self._places - 1)
                 while self._table[place] != 0:
                     place = (place + 1) & (self._places - 1)
-                self._table[place] = held
+                self._table[place] = stored
 
 
 class Memo:
@@ -108,9 +108,9 @@ class Memo:
 
     def _resize(self, places: int) -> None:
         self._places = places
-        self._upper = words(places)
-        self._lower = words(places)
-        self._number = words(places)
+        self._upper = word_array(places)
+        self._lower = word_array(places)
+        self._number = word_array(places)
 
     def _grow(self) -> None:
         upper = self._upper

@@ -27,16 +27,16 @@ class Kind(IntEnum):
     FENCE = 2
     FENCED = 3
     READ = 4
-    ANSWER = 5
+    RESPONSE = 5
 
 
 REQUESTS = frozenset({Kind.ADD, Kind.FENCE, Kind.READ})
 _WRITES = frozenset({Kind.ADD, Kind.ADDED})
-_READS = frozenset({Kind.READ, Kind.ANSWER})
+_READS = frozenset({Kind.READ, Kind.RESPONSE})
 
 
 class Code(IntEnum):
-    """Code of an ANSWER to a read; ADDED has OK or FENCED."""
+    """Code of a RESPONSE to a read; ADDED has OK or FENCED."""
 
     OK = 0
     NO_SUCH_ENTRY = 1

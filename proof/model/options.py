@@ -59,7 +59,7 @@ class Corrections:
     early_reads: bool = False  # D6: a read ends at the first holder, or as soon as enough say no
     per_client: bool = False  # D7: timeouts and the order of adds are those of one client
     failed_reads: bool = False  # D8: a read that ends neither way fails its recovery
-    answers_have_ids: bool = True  # D9: also those without an entry
+    responses_have_ids: bool = True  # D9: also those without an entry
     first_holder: bool = True
 
 
@@ -67,7 +67,7 @@ AS_PUBLISHED = Corrections(
     fragments_at_close=False,
     timeouts_of_the_read=False,
     lac_counts=False,
-    answers_have_ids=False,
+    responses_have_ids=False,
     first_holder=False,
 )
 

@@ -17,9 +17,9 @@ from itertools import chain, combinations
 from proof.model.ensembles import (
     add_request,
     fragment_of,
+    receive_acks,
     replace_bookies,
     resend,
-    take_acks,
 )
 from proof.model.network import (
     Code,
@@ -54,18 +54,21 @@ def moves(world: World, client: Client, me: int, options: Options) -> Iterator[S
     yield from _close(world, client, me, options)
 
 
-def takes(
-    client: Client, part: ActorView, asked: bool, me: int, bookie: int, options: Options
+def receive(
+    client: Client, part: ActorView, requested: bool, me: int, bookie: int, options: Options
 ) -> Iterator[Step]:
-    """The steps of a client that accepts responses from one bookie. ``asked``: any client has sent a recovery read."""
-    for answer in waiting(part.mail, Kind.FENCED):
-        if answer.client == me:
-            yield _fenced(client, part, answer, asked, bookie, options)
-    for answer in waiting(part.mail, Kind.ANSWER):
-        if answer.client == me:
-            yield from _read(client, part, answer, bookie, options)
+    """The steps of a client that accepts responses from one bookie.
+
+    ``requested``: any client has sent a recovery read.
+    """
+    for response in waiting(part.mail, Kind.FENCED):
+        if response.client == me:
+            yield _fenced(client, part, response, requested, bookie, options)
+    for response in waiting(part.mail, Kind.RESPONSE):
+        if response.client == me:
+            yield from _read(client, part, response, bookie, options)
     if client.role is Role.RECOVERING:
-        yield from take_acks(client, part, me, bookie, options, recovery=True)
+        yield from receive_acks(client, part, me, bookie, options, recovery=True)
 
 
 def _start(world: World, client: Client, me: int) -> Step:
@@ -91,18 +94,21 @@ def _covered(client: Client, options: Options) -> bool:
 
 
 def _fenced(
-    client: Client, part: ActorView, answer: Message, asked: bool, bookie: int, options: Options
+    client: Client,
+    part: ActorView,
+    response: Message,
+    requested: bool,
+    bookie: int,
+    options: Options,
 ) -> Step:
-    lac = answer.lac
+    lac = response.lac
     if options.lac_floor:
         lac = max(lac, client.fragments[-1].first - 1)
     after = client._replace(fenced=client.fenced | 1 << bookie)
-    if not asked and lac > client.lac:
+    if not requested and lac > client.lac:
         after = after._replace(lac=lac, pushed=lac)
-    words = (
-        f"client {answer.client + 1} learns that bookie {bookie + 1} is fenced, LAC {answer.lac}"
-    )
-    return Step(words, client=after, part=part._replace(mail=done(part.mail, answer)))
+    words = f"client {response.client + 1} learns that bookie {bookie + 1} is fenced, LAC {response.lac}"
+    return Step(words, client=after, part=part._replace(mail=done(part.mail, response)))
 
 
 def _ask(client: Client, me: int) -> Step:
@@ -118,45 +124,45 @@ def _ask(client: Client, me: int) -> Step:
 
 
 def _read(
-    client: Client, part: ActorView, answer: Message, bookie: int, options: Options
+    client: Client, part: ActorView, response: Message, bookie: int, options: Options
 ) -> Iterator[Step]:
     rules = options.corrections
-    me = answer.client
+    me = response.client
     counted = client._replace(
-        has=client.has | (answer.code is Code.OK) << bookie,
-        has_not=client.has_not | (answer.code is Code.NO_SUCH_ENTRY) << bookie,
-        unknown=client.unknown | (answer.code is Code.UNKNOWN) << bookie,
-        body=answer.body or client.body,
+        has=client.has | (response.code is Code.OK) << bookie,
+        has_not=client.has_not | (response.code is Code.NO_SUCH_ENTRY) << bookie,
+        unknown=client.unknown | (response.code is Code.UNKNOWN) << bookie,
+        body=response.body or client.body,
         fenced=client.fenced | options.recovery_reads_fence << bookie,
     )
-    taken = part._replace(mail=done(part.mail, answer))
-    words = f"client {me + 1} takes bookie {bookie + 1}'s answer ({_says(answer)})"
-    ensemble = _asked_of(client, answer, options)
-    whose = me if rules.per_client else None
+    received = part._replace(mail=done(part.mail, response))
+    words = f"client {me + 1} takes bookie {bookie + 1}'s response ({_describe(response)})"
+    ensemble = _queried(client, response, options)
+    timed_client = me if rules.per_client else None
     if rules.early_reads:
-        current = answer.entry == client.pushed + 1 and client.phase is Phase.AWAITING
+        current = response.entry == client.pushed + 1 and client.phase is Phase.AWAITING
         if not current:
-            yield Step(f"{words}, too late", client=client, part=taken)
+            yield Step(f"{words}, too late", client=client, part=received)
             return
     for silent in _subsets(ensemble & ~(1 << bookie)):
         missing = silent.bit_count()
-        if ensemble >> bookie & 1 and has_read_timeout(part.mail, whose):
+        if ensemble >> bookie & 1 and has_read_timeout(part.mail, timed_client):
             missing += 1
         heard = (counted.has, counted.has_not, counted.unknown)
         complete = sum(bookies.bit_count() for bookies in heard) + missing == options.write_quorum
         ends = list(_ends(counted, complete, words, options))
         for step in ends:
-            deliveries = _timeouts(ensemble, silent, bookie, whose, Task.READ_TIMEOUT_ENDS)
-            after = taken
+            deliveries = _timeouts(ensemble, silent, bookie, timed_client, Task.READ_TIMEOUT_ENDS)
+            after = received
             if ensemble >> bookie & 1:
-                after = taken._replace(mail=without_read_timeouts(taken.mail, whose))
+                after = received._replace(mail=without_read_timeouts(received.mail, timed_client))
             yield step._replace(part=after, deliveries=deliveries)
-        deliveries = _timeouts(ensemble, silent, bookie, whose, Task.READ_TIMEOUT)
+        deliveries = _timeouts(ensemble, silent, bookie, timed_client, Task.READ_TIMEOUT)
         if complete and not ends and rules.failed_reads:
             failed = counted._replace(role=Role.WITHDRAWN)
-            yield Step(f"{words} and gives up", client=failed, part=taken, deliveries=deliveries)
+            yield Step(f"{words} and gives up", client=failed, part=received, deliveries=deliveries)
         elif not ends and (rules.early_reads or not complete):
-            yield Step(words, client=counted, part=taken, deliveries=deliveries)
+            yield Step(words, client=counted, part=received, deliveries=deliveries)
 
 
 def _ends(client: Client, complete: bool, words: str, options: Options) -> Iterator[Step]:
@@ -178,20 +184,22 @@ def _ends(client: Client, complete: bool, words: str, options: Options) -> Itera
         yield Step(words, client=cleared._replace(phase=Phase.WRITING))
 
 
-def _asked_of(client: Client, answer: Message, options: Options) -> int:
+def _queried(client: Client, response: Message, options: Options) -> int:
     """The bookies whose timeouts count for the read that a response belongs to."""
-    if answer.entry:
-        return fragment_of(answer.entry, client.fragments).ensemble
+    if response.entry:
+        return fragment_of(response.entry, client.fragments).ensemble
     if options.corrections.timeouts_of_the_read:
         return fragment_of(client.pushed + 1, client.fragments).ensemble
     return 0
 
 
-def _timeouts(ensemble: int, silent: int, bookie: int, whose: int | None, task: Task) -> Deliveries:
+def _timeouts(
+    ensemble: int, silent: int, bookie: int, timed_client: int | None, task: Task
+) -> Deliveries:
     heard = ensemble & ~silent & ~(1 << bookie)
     return (
-        *to_each(silent, Delivery(task, client=whose)),
-        *to_each(heard, Delivery(Task.NO_READ_TIMEOUT, client=whose)),
+        *to_each(silent, Delivery(task, client=timed_client)),
+        *to_each(heard, Delivery(Task.NO_READ_TIMEOUT, client=timed_client)),
     )
 
 
@@ -234,9 +242,9 @@ def _close(world: World, client: Client, me: int, options: Options) -> Iterator[
         yield Step(words, world=closed, client=after)
 
 
-def _says(answer: Message) -> str:
+def _describe(response: Message) -> str:
     return {
-        Code.OK: f"entry {answer.entry}",
+        Code.OK: f"entry {response.entry}",
         Code.NO_SUCH_ENTRY: "no such entry",
         Code.UNKNOWN: "unknown",
-    }[answer.code]
+    }[response.code]

@@ -13,8 +13,8 @@ from bkbox.base.values import frozen_struct
 from proof.model.exploration import Exploration
 from proof.model.options import Options
 from proof.model.properties import Properties, Safety
-from proof.model.space import Space, Words
-from proof.model.trace import Line, told
+from proof.model.space import PackedState, Space
+from proof.model.trace import Line, lines_of
 
 _AT_ONCE = 1 << 18
 
@@ -50,43 +50,47 @@ def search(
 ) -> Result:
     """Searches the states of a configuration, ``states_max`` at most. Raises QuorumSizeError if its sizes do not
     fit."""
-    asked = properties or Safety(options)
-    space = Space(options.checked(), asked, fold=fold)
+    checked = properties or Safety(options)
+    space = Space(options.checked(), checked, fold=fold)
     exploration = Exploration(space, space.layout(), *space.initial)
     starts = [0, 1]  # numbers of each level's first state, and of the next level's
-    begun = monotonic()
-    looked_at = 0
-    while looked_at < exploration.found and not exploration.broken:
+    started_s = monotonic()
+    explored = 0
+    while explored < exploration.found and not exploration.broken:
         if states_max is not None and exploration.found >= states_max:
             break
-        looked_at = exploration.run(min(looked_at + _AT_ONCE, starts[-1]))
-        progress(_statistics(exploration, len(starts) - 1, looked_at, begun))
-        if looked_at == starts[-1] and exploration.found > looked_at and not exploration.broken:
+        explored = exploration.run(min(explored + _AT_ONCE, starts[-1]))
+        progress(_statistics(exploration, len(starts) - 1, explored, started_s))
+        if explored == starts[-1] and exploration.found > explored and not exploration.broken:
             starts.append(exploration.found)
     if not exploration.broken:
-        statistics = _statistics(exploration, len(starts) - 1, looked_at, begun)
-        return Result(statistics, exhausted=looked_at == exploration.found)
+        statistics = _statistics(exploration, len(starts) - 1, explored, started_s)
+        return Result(statistics, exhausted=explored == exploration.found)
     # The last state found is one step beyond the level that was being expanded.
-    statistics = _statistics(exploration, len(starts), looked_at, begun)
-    way = _way(exploration, starts)
+    statistics = _statistics(exploration, len(starts), explored, started_s)
+    path = _path_to(exploration, starts)
     return Result(
         statistics,
         exhausted=False,
-        broken=asked.names[exploration.broken - 1],
-        trace=tuple(told(space, exploration.representative, way)),
+        broken=checked.names[exploration.broken - 1],
+        trace=tuple(lines_of(space, exploration.representative, path)),
     )
 
 
-def _statistics(exploration: Exploration, levels: int, looked_at: int, begun: float) -> Statistics:
+def _statistics(
+    exploration: Exploration, levels: int, explored: int, started_s: float
+) -> Statistics:
     found = exploration.found
-    return Statistics(found, exploration.generated, levels, found - looked_at, monotonic() - begun)
+    return Statistics(
+        found, exploration.generated, levels, found - explored, monotonic() - started_s
+    )
 
 
-def _way(exploration: Exploration, starts: list[int]) -> list[Words]:
+def _path_to(exploration: Exploration, starts: list[int]) -> list[PackedState]:
     """From the first state to the last one found: in each level before, one that the next state follows."""
     state = exploration.state(exploration.found - 1)
-    way = [state]
+    path = [state]
     for first, end in zip(reversed(starts[:-1]), reversed(starts[1:]), strict=True):
         state = exploration.state(exploration.parent(*state, first, end))
-        way.append(state)
-    return way[::-1]
+        path.append(state)
+    return path[::-1]

@@ -28,7 +28,7 @@ from proof.model.state import ActorView, Client, World
 from proof.model.steps import Delivery, Step, outcomes
 from proof.model.symmetry import renamed_client, renamed_part
 
-Words = tuple[int, int]
+PackedState = tuple[int, int]
 """The upper and the lower word of a state."""
 
 _WORLD_BITS = 15
@@ -38,7 +38,7 @@ _WORD = (1 << 64) - 1
 class State(NamedTuple):
     """A state, unpacked."""
 
-    asked: bool
+    requested: bool
     world: World
     clients: tuple[Client, ...]
     parts: tuple[ActorView, ...]
@@ -48,7 +48,7 @@ class Successor(NamedTuple):
     """A following state, and the description of the step."""
 
     words: str
-    state: Words
+    state: PackedState
 
 
 class Rule(NamedTuple):
@@ -107,9 +107,9 @@ class Space:
             part_orders=self._part_orders,
         )
 
-    def pack(self, state: State) -> Words:
+    def pack(self, state: State) -> PackedState:
         """The words of a state."""
-        upper = int(state.asked) | self.worlds.number(state.world) << 1
+        upper = int(state.requested) | self.worlds.number(state.world) << 1
         for number, client in enumerate(state.clients):
             upper |= self.clients.number(client) << self.client_shift(number)
         lower = 0
@@ -117,7 +117,7 @@ class Space:
             lower |= self.parts.number(part) << self.part_shift(number)
         return upper, lower
 
-    def unpack(self, state: Words) -> State:
+    def unpack(self, state: PackedState) -> State:
         """The state of these words; a slot that a mask has cleared gets the first value of its kind."""
         upper, lower = state
         world = upper >> 1 & (1 << _WORLD_BITS) - 1
@@ -133,7 +133,7 @@ class Space:
             ),
         )
 
-    def successors(self, state: Words) -> Iterator[Successor]:
+    def successors(self, state: PackedState) -> Iterator[Successor]:
         """All successors of a state, with descriptions."""
         upper, lower = state
         for rule in self._rules:
@@ -220,7 +220,7 @@ class Space:
         return (1 << self._part_bits) - 1 << self.part_shift(bookie)
 
     def _effect(self, rule: Rule, step: Step, state: State) -> tuple[int, int, Deliveries]:
-        upper = int(step.asks and not state.asked)
+        upper = int(step.asks and not state.requested)
         lower = 0
         if step.world is not None:
             upper += self.worlds.number(step.world) - self.worlds.number(state.world) << 1
@@ -266,8 +266,8 @@ def _crash(space: Space, bookie: int) -> Rule:
 def _taking(space: Space, client: int, bookie: int) -> Rule:
     def steps(state: State) -> Iterator[Step]:
         me, part = state.clients[client], state.parts[bookie]
-        yield from writer.takes(me, part, client, bookie, space.options)
-        yield from recovery.takes(me, part, state.asked, client, bookie, space.options)
+        yield from writer.receive(me, part, client, bookie, space.options)
+        yield from recovery.receive(me, part, state.requested, client, bookie, space.options)
 
     mask = 1 | space.client_mask(client)
     return Rule(mask, space.part_mask(bookie), steps, client=client, bookie=bookie)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proof.model.network import DONE, LOST, THERE, Kind, Message
-from proof.model.space import Space, State, Words
+from proof.model.space import PackedState, Space, State
 from proof.model.state import ActorView, members
 
 
@@ -19,15 +19,15 @@ class Line:
     changes: tuple[str, ...]
 
 
-def told(
-    space: Space, representative: Callable[[int, int], Words], way: Sequence[Words]
+def lines_of(
+    space: Space, representative: Callable[[int, int], PackedState], path: Sequence[PackedState]
 ) -> Iterator[Line]:
     """Formats a path through representative states, with one name for each client and bookie all along."""
     state = space.initial
     yield Line("at first", ("nothing is there",))
-    for wanted in way[1:]:
+    for target in path[1:]:
         step = next(
-            step for step in space.successors(state) if representative(*step.state) == wanted
+            step for step in space.successors(state) if representative(*step.state) == target
         )
         changes = tuple(_changes(space.unpack(state), space.unpack(step.state)))
         yield Line(step.words, changes)
@@ -46,14 +46,14 @@ def _changes(before: State, after: State) -> Iterator[str]:
             yield from _mail(f"bookie {number}", was, now)
 
 
-def _fields(whose: str, before: NamedTuple, after: NamedTuple) -> Iterator[str]:
+def _fields(owner: str, before: NamedTuple, after: NamedTuple) -> Iterator[str]:
     changed = [
         f"{name.replace('_', ' ')} {_text(name, new)}"
         for name, old, new in zip(before._fields, before, after, strict=True)
         if old != new and name not in ("mail", "written", "crashes")
     ]
     if changed:
-        yield f"{whose}: {', '.join(changed)}"
+        yield f"{owner}: {', '.join(changed)}"
 
 
 def _text(name: str, item: object) -> str:
@@ -91,15 +91,15 @@ _KINDS = {
     Kind.FENCE: "fence",
     Kind.FENCED: "answer to fence",
     Kind.READ: "read",
-    Kind.ANSWER: "answer to read",
+    Kind.RESPONSE: "answer to read",
 }
 
 
-def _mail(whose: str, before: ActorView, after: ActorView) -> Iterator[str]:
+def _mail(owner: str, before: ActorView, after: ActorView) -> Iterator[str]:
     old = dict(before.mail)
     for message, fate in after.mail:
         if old.get(message) != fate and fate != DONE:
-            yield f"{whose}, client {message.client + 1}: {_message(message)} {_FATES[fate]}"
+            yield f"{owner}, client {message.client + 1}: {_message(message)} {_FATES[fate]}"
 
 
 def _message(message: Message) -> str:
@@ -108,7 +108,7 @@ def _message(message: Message) -> str:
         words = words.replace("add", "recovery add")
     if message.entry:
         words += f" of entry {message.entry}"
-    if message.kind in (Kind.ADDED, Kind.ANSWER):
+    if message.kind in (Kind.ADDED, Kind.RESPONSE):
         words += f" ({message.code.name.lower().replace('_', ' ')})"
     if message.kind in (Kind.ADD, Kind.FENCED):
         words += f" with LAC {message.lac}"

@@ -64,7 +64,7 @@ def _fragments(fragments: Fragments, options: Options) -> bool:
 def _message(message: Message, options: Options) -> bool:
     codes = {
         Kind.ADDED: (Code.OK, Code.FENCED),
-        Kind.ANSWER: (Code.OK, Code.NO_SUCH_ENTRY, Code.UNKNOWN),
+        Kind.RESPONSE: (Code.OK, Code.NO_SUCH_ENTRY, Code.UNKNOWN),
     }.get(message.kind, (Code.OK,))
     return (
         0 <= message.client < options.clients

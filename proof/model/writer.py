@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from proof.model.ensembles import (
     add_request,
-    earliest_answers,
+    earliest_responses,
     pick_ensemble,
+    receive_acks,
     replace_bookies,
     resend,
-    take_acks,
 )
 from proof.model.network import Code, done
 from proof.model.options import Options, Status
@@ -46,20 +46,20 @@ def moves(world: World, client: Client, me: int, options: Options) -> Iterator[S
         yield Step(f"{name} cannot close: the metadata has changed", client=after)
 
 
-def takes(
+def receive(
     client: Client, part: ActorView, me: int, bookie: int, options: Options
 ) -> Iterator[Step]:
     """The steps of a writer that accepts responses from one bookie."""
     if client.role is not Role.WRITER:
         return
-    yield from take_acks(client, part, me, bookie, options, recovery=False)
+    yield from receive_acks(client, part, me, bookie, options, recovery=False)
     if not client.fragments[-1].ensemble >> bookie & 1:
         return
-    for answer in earliest_answers(part, me, options, recovery=False):
-        if answer.code is Code.FENCED:
+    for response in earliest_responses(part, me, options, recovery=False):
+        if response.code is Code.FENCED:
             words = f"client {me + 1} learns from bookie {bookie + 1} that it is fenced"
             after = client._replace(role=Role.WITHDRAWN)
-            yield Step(words, client=after, part=part._replace(mail=done(part.mail, answer)))
+            yield Step(words, client=after, part=part._replace(mail=done(part.mail, response)))
 
 
 def _create(world: World, client: Client, name: str, options: Options) -> Step:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 U = TypeVar("U")
 
-_LOOK_EVERY_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 
 class _End:
@@ -54,7 +54,7 @@ class Background(Generic[T]):
         def put(item: U | _End) -> None:
             while not stopped.is_set():
                 with suppress(queue.Full):
-                    items.put(item, timeout=_LOOK_EVERY_S)
+                    items.put(item, timeout=_POLL_INTERVAL_S)
                     return
 
         async def pump() -> None:

@@ -49,16 +49,16 @@ async def _columns(
     """Columns up to the first entry that cannot be read as such."""
     loop = asyncio.get_running_loop()
     ahead: deque[tuple[int, asyncio.Task[EntryColumns | None]]] = deque()
-    at = asked = first
+    at = requested = first
     rows = _rows_of_closed(reader)
     try:
         while at <= last:
             # If the size of entries is not known yet, the first response tells it.
-            while asked <= last and len(ahead) < (_AHEAD if rows else 1):
-                count = min(rows or _CHUNK_ROWS, last - asked + 1)
-                asking = loop.create_task(reader.read_columns(asked, count, CHUNK_BYTES))
+            while requested <= last and len(ahead) < (_AHEAD if rows else 1):
+                count = min(rows or _CHUNK_ROWS, last - requested + 1)
+                asking = loop.create_task(reader.read_columns(requested, count, CHUNK_BYTES))
                 ahead.append((count, asking))
-                asked += count
+                requested += count
             count, task = ahead[0]
             found = await task
             while found is not None:
@@ -73,7 +73,7 @@ async def _columns(
                 return
             ahead.popleft()
             if not ahead:
-                asked = at
+                requested = at
     finally:
         for _, task in ahead:
             task.cancel()

@@ -46,7 +46,7 @@ class SparkEngine:
             self._context = SparkContext.getOrCreate(conf)
         except Exception as error:
             where = f"Spark does not start with master {conf.get('spark.master')}"
-            raise OperatorError(f"{where}: {_last_words(error)}") from error
+            raise OperatorError(f"{where}: {_cause(error)}") from error
 
     def map(self, job: Job[C, R], chunks: Iterable[C]) -> Iterator[R]:
         """Raises what the job raises as far as Spark passes it on: an OperatorError with the task's last message."""
@@ -63,7 +63,7 @@ class SparkEngine:
         except GeneratorExit:
             raise
         except Exception as error:
-            raise OperatorError(f"Spark could not carry it out: {_last_words(error)}") from error
+            raise OperatorError(f"Spark could not carry it out: {_cause(error)}") from error
         finally:
             with suppress(Exception):  # Spark may have ended; the first error is the one to report
                 self._context.cancelJobGroup(group)
@@ -74,16 +74,16 @@ class SparkEngine:
             self._context.stop()
 
 
-def _last_words(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     """The line of a failed task's output with the error itself."""
     missing = missing_in(str(error))
     if missing is not None:
         return missing
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
     lines = [line for line in lines if not line.startswith("An error occurred while calling")]
-    told = [line for line in lines if line.startswith("bkbox.errors.")]
+    causes = [line for line in lines if line.startswith("bkbox.errors.")]
     return (
-        told[-1].removeprefix("bkbox.errors.")
-        if told
+        causes[-1].removeprefix("bkbox.errors.")
+        if causes
         else (lines[0] if lines else error_text(error))
     )

@@ -74,6 +74,6 @@ async def _chosen(client: Client, options: ReadOptions) -> Sequence[int]:
 
     found: list[int] = []
     async for page in client.store.ledger_ranges():
-        answers = await bounded_gather(page, fits, AT_ONCE)
-        found += [each.ledger_id for each in answers if each is not None]
+        matching = await bounded_gather(page, fits, AT_ONCE)
+        found += [each.ledger_id for each in matching if each is not None]
     return found

@@ -31,8 +31,8 @@ Place = tuple[int, int]
 
 async def log_extents(client: Client, options: ReadOptions, name: str) -> list[Extent]:
     """The extents of a batch. Raises ConfigError, OperatorError (a time that the log does not reach), as
-    ``settled``."""
-    found, there = await settled(client, options, name)
+    ``list_and_extents``."""
+    found, there = await list_and_extents(client, options, name)
     start = end = None
     if options.starting_timestamp is not None:
         start = await place_of(client, there, options, options.starting_timestamp)
@@ -50,7 +50,7 @@ async def log_extents(client: Client, options: ReadOptions, name: str) -> list[E
     return between(there, start, end)
 
 
-async def settled(
+async def list_and_extents(
     client: Client, options: ReadOptions, name: str
 ) -> tuple[LedgerList, list[Extent]]:
     """The log, and its part that can be read now. Raises NoSuchLogError, NoSuchLedgerError (with failOnDataLoss), as

@@ -226,8 +226,10 @@ def write_options(given: Mapping[str, Any]) -> WriteOptions:
         for key, value in given.items()
         if key.lower().startswith(CUSTOM_PREFIX)
     }
-    rest = {key: value for key, value in given.items() if not key.lower().startswith(CUSTOM_PREFIX)}
-    values = _values(WriteOptions, rest, problems)
+    others = {
+        key: value for key, value in given.items() if not key.lower().startswith(CUSTOM_PREFIX)
+    }
+    values = _values(WriteOptions, others, problems)
     chosen = [name for name in ("dataset", "log") if name in values]
     if not chosen and not problems:
         problems.append(

@@ -50,29 +50,29 @@ def partitions(
 ) -> list[tuple[Piece, ...]]:
     """Partitions of about the same size. ``min_partitions`` is a hint: with fewer entries than that there are fewer
     partitions."""
-    wanted = [extent for extent in extents if extent.stop > extent.first]
-    total = sum(map(_weight, wanted))
+    nonempty = [extent for extent in extents if extent.stop > extent.first]
+    total = sum(map(_weight, nonempty))
     count = max(_even(ceil(total / max_bytes)), min_partitions)
     target = total / count
     found: list[tuple[Piece, ...]] = []
-    held: list[Piece] = []
-    room = target
-    for extent in wanted:
+    pieces: list[Piece] = []
+    space = target
+    for extent in nonempty:
         per_entry = _weight(extent) / (extent.stop - extent.first)
         for first, stop in _between(extent.first, extent.stop, extent.cuts):
             at = first
             while at < stop:
-                fits = int(room / per_entry + _ROUNDING)
-                if fits < 1 and held:
-                    found.append(tuple(held))
-                    held, room = [], room + target
+                fits = int(space / per_entry + _ROUNDING)
+                if fits < 1 and pieces:
+                    found.append(tuple(pieces))
+                    pieces, space = [], space + target
                     continue
                 last = min(at + max(fits, 1), stop) - 1
-                held.append(Piece(extent.ledger_id, at, last))
-                room -= (last - at + 1) * per_entry
+                pieces.append(Piece(extent.ledger_id, at, last))
+                space -= (last - at + 1) * per_entry
                 at = last + 1
-    if held:
-        found.append(tuple(held))
+    if pieces:
+        found.append(tuple(pieces))
     return found
 
 

@@ -72,21 +72,21 @@ class PieceReader:
 
     async def _piece(self, reader: LedgerReader, piece: Piece) -> AsyncGenerator[Chunk, None]:
         """Chunks of which each makes a batch."""
-        held: list[Entry] = []
+        buffered: list[Entry] = []
         size = 0
         async with aclosing(self._chunks(reader, piece)) as found:
             async for chunk in found:
                 entries = chunk if isinstance(chunk, list) else []
-                held += entries
+                buffered += entries
                 size += sum(map(len, [entry.payload for entry in entries]))
-                is_full = size >= BATCH_BYTES or len(held) >= BATCH_ROWS
-                if held and (is_full or not entries):
-                    yield held
-                    held, size = [], 0
+                is_full = size >= BATCH_BYTES or len(buffered) >= BATCH_ROWS
+                if buffered and (is_full or not entries):
+                    yield buffered
+                    buffered, size = [], 0
                 if not entries:
                     yield chunk
-        if held:
-            yield held
+        if buffered:
+            yield buffered
 
     async def _chunks(self, reader: LedgerReader, piece: Piece) -> AsyncGenerator[Chunk, None]:
         """Chunks as they are read, across retries and losses."""

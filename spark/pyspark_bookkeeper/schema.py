@@ -60,11 +60,11 @@ def schema_of(*, log: bool, metadata: bool) -> StructType:
     return StructType(list(fields))
 
 
-def check_schema(asked: StructType, known: StructType) -> None:
+def check_schema(requested: StructType, known: StructType) -> None:
     """Raises ConfigError for an unknown column, or one of another type."""
     types = {each.name: each.dataType for each in known.fields}
     problems = []
-    for each in asked.fields:
+    for each in requested.fields:
         if each.name not in types:
             problems.append(
                 f"there is no column {quoted(each.name)}: there are {', '.join(types)}"

@@ -26,7 +26,7 @@ from pyspark_bookkeeper.options import ReadOptions
 from pyspark_bookkeeper.planning import partitions
 from pyspark_bookkeeper.reading import PieceReader
 from pyspark_bookkeeper.schema import columns_of
-from pyspark_bookkeeper.tail import Offset, Room, tail_of
+from pyspark_bookkeeper.tail import Offset, ReadBudget, tail_of
 
 T = TypeVar("T")
 
@@ -64,10 +64,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch."""
         if self._upto is not None and self._is_reached(start):
             return start
-        room = Room()
+        budget = ReadBudget()
         if not isinstance(limit, ReadAllAvailable):
-            room = Room(self._options.max_entries_per_trigger, self._options.max_bytes_per_trigger)
-        found = self._call(lambda client: self._tail.latest(client, start, room))
+            budget = ReadBudget(
+                self._options.max_entries_per_trigger, self._options.max_bytes_per_trigger
+            )
+        found = self._call(lambda client: self._tail.latest(client, start, budget))
         if self._upto is not None:
             found = self._tail.earlier(found, self._upto)
         if found == start:

@@ -19,7 +19,7 @@ from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchEntryError, NoSuchLedgerError, UnauthorizedError
 from bkbox.repair.bounded_gather import bounded_gather
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of, warn_of_losses
-from pyspark_bookkeeper.logs import check_reached, ledger_named, place_of, settled
+from pyspark_bookkeeper.logs import check_reached, ledger_named, list_and_extents, place_of
 from pyspark_bookkeeper.offsets import EARLIEST, first_of, starting
 from pyspark_bookkeeper.options import ReadOptions
 from pyspark_bookkeeper.planning import Extent
@@ -31,7 +31,7 @@ _NOWHERE = (-1, 0)
 
 
 @dataclass(frozen=True)
-class Room:
+class ReadBudget:
     """The size limits of a batch; None: no bound. One entry is always allowed, or the stream would never proceed."""
 
     entries: int | None = None
@@ -47,11 +47,11 @@ class Room:
             fits = min(fits, int(self.size / (extent.size / count)))
         return max(fits, 0)
 
-    def without(self, extent: Extent, count: int) -> Room:
+    def without(self, extent: Extent, count: int) -> ReadBudget:
         """The limits that remain after ``count`` entries of the extent."""
         whole = extent.stop - extent.first
         size = extent.size * count / whole if whole else 0
-        return Room(
+        return ReadBudget(
             None if self.entries is None else self.entries - count,
             None if self.size is None else int(self.size - size),
         )
@@ -68,7 +68,7 @@ class Tail(ABC):
         """The offset of ``startingOffsets``. Raises ConfigError, MetadataError, …"""
 
     @abstractmethod
-    async def latest(self, client: Client, start: Offset, room: Room) -> Offset:
+    async def latest(self, client: Client, start: Offset, budget: ReadBudget) -> Offset:
         """The offset up to which the source can be read now; ``start`` itself if there is nothing new."""
 
     @abstractmethod
@@ -109,14 +109,14 @@ class LedgersTail(Tail):
             for ledger in self._ledgers
         }
 
-    async def latest(self, client: Client, start: Offset, room: Room) -> Offset:
+    async def latest(self, client: Client, start: Offset, budget: ReadBudget) -> Offset:
         found = await self._extents(client, [int(ledger) for ledger in start])
         left = {
             ledger: part_of(found[int(ledger)], first, found[int(ledger)].stop)
             for ledger, first in start.items()
             if found[int(ledger)].stop > first
         }
-        return {**start, **shared(left, room)}
+        return {**start, **shared(left, budget)}
 
     async def newest(self, client: Client) -> Offset:
         found = await self._extents(client, self._ledgers)
@@ -126,15 +126,15 @@ class LedgersTail(Tail):
         return {ledger: min(entry, other.get(ledger, entry)) for ledger, entry in one.items()}
 
     async def between(self, client: Client, start: Offset, end: Offset) -> list[Extent]:
-        wanted = {int(ledger): (start.get(ledger, 0), stop) for ledger, stop in end.items()}
-        moved = [ledger for ledger, (first, stop) in wanted.items() if stop > first]
+        bounds = {int(ledger): (start.get(ledger, 0), stop) for ledger, stop in end.items()}
+        moved = [ledger for ledger, (first, stop) in bounds.items() if stop > first]
         found = await self._extents(client, moved)
         # Up to the planned end, even if a ledger is gone: reading it raises the error.
         return [
             Extent(
                 ledger,
-                *wanted[ledger],
-                part_of(found[ledger], *wanted[ledger]).size,
+                *bounds[ledger],
+                part_of(found[ledger], *bounds[ledger]).size,
                 found[ledger].cuts,
             )
             for ledger in moved
@@ -156,7 +156,7 @@ class LedgersTail(Tail):
         return dict(zip(ledgers, await bounded_gather(ledgers, one, AT_ONCE), strict=True))
 
 
-def shared(left: Mapping[str, Extent], room: Room) -> Offset:
+def shared(left: Mapping[str, Extent], budget: ReadBudget) -> Offset:
     """The end of each ledger if the batch's limits are shared out by what is left of them, so that none waits for
     another."""
     entries = sum(extent.stop - extent.first for extent in left.values())
@@ -164,10 +164,10 @@ def shared(left: Mapping[str, Extent], room: Room) -> Offset:
     ends: Offset = {}
     for ledger, extent in left.items():
         count = extent.stop - extent.first
-        if room.entries is not None and entries > room.entries:
-            count = min(count, ceil(count * room.entries / entries))
-        if room.size is not None and size > room.size:
-            count = min(count, ceil((extent.stop - extent.first) * room.size / size))
+        if budget.entries is not None and entries > budget.entries:
+            count = min(count, ceil(count * budget.entries / entries))
+        if budget.size is not None and size > budget.size:
+            count = min(count, ceil((extent.stop - extent.first) * budget.size / size))
         ends[ledger] = extent.first + max(count, 1)
     return ends
 
@@ -181,7 +181,7 @@ class LogTail(Tail):
 
     async def initial(self, client: Client) -> Offset:
         options = self._options
-        found, there = await settled(client, options, self._name)
+        found, there = await list_and_extents(client, options, self._name)
         end = _place(there[-1].ledger_id, there[-1].stop) if there else _place(*_NOWHERE)
         if options.starting_timestamp is not None:
             place = await place_of(client, there, options, options.starting_timestamp)
@@ -198,7 +198,7 @@ class LogTail(Tail):
             return _place(there[0].ledger_id, there[0].first)
         return end
 
-    async def latest(self, client: Client, start: Offset, room: Room) -> Offset:
+    async def latest(self, client: Client, start: Offset, budget: ReadBudget) -> Offset:
         reached = start
         for ledger in await self._from(client, start):
             first = reached["entry"] if ledger == reached["ledger"] else 0
@@ -210,17 +210,17 @@ class LogTail(Tail):
                 continue
             left = part_of(found, first, found.stop)
             count = left.stop - left.first
-            fits = room.part(left) if count else 0
+            fits = budget.part(left) if count else 0
             if count and not fits and reached == start:
                 fits = 1
             reached = _place(ledger, first + fits)
-            room = room.without(left, fits)
+            budget = budget.without(left, fits)
             if fits < count or not found.is_final:
                 break
         return reached
 
     async def newest(self, client: Client) -> Offset:
-        return await self.latest(client, _place(*_NOWHERE), Room())
+        return await self.latest(client, _place(*_NOWHERE), ReadBudget())
 
     def earlier(self, one: Offset, other: Offset) -> Offset:
         return min(one, other, key=lambda place: (place["ledger"], place["entry"]))

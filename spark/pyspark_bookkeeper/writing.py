@@ -51,7 +51,7 @@ JOB = "bkbox.spark.job"
 DATASET = "bkbox.spark.dataset"
 """Custom metadata key of ledgers written by Spark."""
 
-_LOOK_AT_IDS_MAX = 100_000
+_CHECKED_IDS_MAX = 100_000
 """Maximum number of ids, given out since a job began, that are searched for abandoned ledgers."""
 
 _AT_ONCE = 32
@@ -123,10 +123,10 @@ class _Writes:
         """Raises EntryTooLargeError in the task, where the job fails, and not after it was published."""
         if self._options.log is None:
             return
-        room, largest = entry_bytes_max - ROW_OVERHEAD_BYTES, max(map(len, values))
-        if largest > room:
+        limit, largest = entry_bytes_max - ROW_OVERHEAD_BYTES, max(map(len, values))
+        if largest > limit:
             raise EntryTooLargeError(
-                f"a row of {largest} bytes does not fit into an entry of log {self._options.log}: {room} are allowed"
+                f"a row of {largest} bytes does not fit into an entry of log {self._options.log}: {limit} are allowed"
             )
 
     # ---- the driver ---------------------------------------------------------------------------------
@@ -162,15 +162,15 @@ class _Writes:
     ) -> None:
         """Deletes this job's ledgers with ids from ``first_id`` to before ``bound``, except published ones: the
         response to the publication may have been lost."""
-        kept = found.ledgers if found is not None else frozenset()
+        listed = found.ledgers if found is not None else frozenset()
         ids = range(first_id, bound)
-        if len(ids) > _LOOK_AT_IDS_MAX:
+        if len(ids) > _CHECKED_IDS_MAX:
             log.warning(
                 "of %d ids only the last %d are looked at for abandoned ledgers",
                 len(ids),
-                _LOOK_AT_IDS_MAX,
+                _CHECKED_IDS_MAX,
             )
-            ids = ids[-_LOOK_AT_IDS_MAX:]
+            ids = ids[-_CHECKED_IDS_MAX:]
 
         async def one(ledger: int) -> None:
             try:
@@ -185,7 +185,7 @@ class _Writes:
                 await client.delete_ledger(ledger)
                 log.info("ledger %d was abandoned, and is deleted", ledger)
 
-        await bounded_gather([each for each in ids if each not in kept], one, _AT_ONCE)
+        await bounded_gather([each for each in ids if each not in listed], one, _AT_ONCE)
 
 
 class BatchWriter(_Writes, DataSourceArrowWriter):

@@ -53,14 +53,14 @@ def test_one_bookie_at_a_time_may_be_without_data() -> None:
 def test_what_loses_nothing_may_come_meanwhile(name: str) -> None:
     budget = FaultBudget()
     budget.without_data.add("bookie 1")
-    with budget.under_way("bookie 2"):
+    with budget.reserve("bookie 2"):
         assert budget.objection(BY_NAME[name], "bookie 1") == ""
         assert budget.objection(BY_NAME[name], "bookie 2") == ""
 
 
 def test_one_fault_at_a_time_starts_a_bookie() -> None:
     budget = FaultBudget()
-    with budget.under_way("bookie 1", restarts=True):
+    with budget.reserve("bookie 1", restarts=True):
         assert budget.is_restarting("bookie 1")
         assert not budget.is_sure("bookie 1")
         assert "started by another" in budget.objection(BY_NAME["kill-worker"], "bookie 1")
@@ -71,14 +71,14 @@ def test_one_fault_at_a_time_starts_a_bookie() -> None:
 
 def test_a_bookie_that_is_paused_says_nothing_that_counts() -> None:
     budget = FaultBudget()
-    with budget.under_way("bookie 1", pauses=True), budget.under_way("bookie 2"):
+    with budget.reserve("bookie 1", pauses=True), budget.reserve("bookie 2"):
         assert [budget.is_sure(f"bookie {number}") for number in (1, 2, 3)] == [False, True, True]
     assert budget.is_sure("bookie 1")
 
 
 def test_one_fault_at_a_time_has_the_metadata_store() -> None:
     budget = FaultBudget()
-    with budget.under_way(""):
+    with budget.reserve(""):
         assert budget.objection(BY_NAME["metadata-away"], "") != ""
         assert budget.objection(BY_NAME["kill-bookie"], "bookie 1") == ""
     assert budget.objection(BY_NAME["metadata-away"], "") == ""

@@ -88,7 +88,7 @@ CORRECTED_ROWS = [
 ]
 
 EARLY = replaced(BASE, ack_quorum=2, corrections=corrected(early_reads=True))
-OLD_ANSWERS = corrected(answers_have_ids=False)
+OLD_ANSWERS = corrected(responses_have_ids=False)
 W3_A2 = replaced(BASE, bookies=3, write_quorum=3, ack_quorum=2)
 DURABLE = replaced(BASE, durable_fence=True)
 COPIES = replaced(BASE, bookies=3, clients=1, copies=True, marks=Marks.NAMED)

@@ -59,10 +59,10 @@ def test_an_answer_as_a_document() -> None:
     said = document(broken.stdout, "model-check")
     assert (said["answer"], said["broken"]) == ("broken", "no-divergence")
     lines = [line.strip() for line in check("--fold", "--no-limbo").stdout.splitlines()[1:]]
-    told = []
+    lines_of = []
     for number, state in enumerate(said["trace"], 1):
-        told += [f"{number}  {state['words']}", *state["changes"]]
-    assert told == lines
+        lines_of += [f"{number}  {state['word_array']}", *state["changes"]]
+    assert lines_of == lines
     assert broken.exit_code == ExitCode.FAILED
 
     cut = check("--states-max", "100", "-o", "yaml")

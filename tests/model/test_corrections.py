@@ -38,7 +38,7 @@ def test_d3_a_recovery_that_changed_the_ensemble_closes_and_writes_its_fragments
 
     def closes(options: Options) -> list[World | None]:
         steps = recovery.moves(world, client, 0, options)
-        return [step.world for step in steps if "closes" in step.words]
+        return [step.world for step in steps if "closes" in step.word_array]
 
     [closed] = closes(options)
     assert closed is not None
@@ -50,15 +50,15 @@ def test_d3_a_recovery_that_changed_the_ensemble_closes_and_writes_its_fragments
 def test_d4_the_timeouts_of_a_read_count_whatever_the_last_answer_says() -> None:
     client = recovering(Phase.AWAITING)
     part = answered(Code.NO_SUCH_ENTRY, entry=0)
-    old = replaced(without(answers_have_ids=False), ack_quorum=2)
-    steps = list(recovery.takes(client, part, True, 0, 0, old))
+    old = replaced(without(responses_have_ids=False), ack_quorum=2)
+    steps = list(recovery.receive(client, part, True, 0, 0, old))
     assert {task.task for step in steps for _, task in step.deliveries} == {
         Task.READ_TIMEOUT_ENDS,
         Task.NO_READ_TIMEOUT,
     }
     rules = replaced(old.corrections, timeouts_of_the_read=False)
     published = replaced(old, corrections=rules)
-    [only] = recovery.takes(client, part, True, 0, 0, published)
+    [only] = recovery.receive(client, part, True, 0, 0, published)
     assert only.deliveries == ()
 
 
@@ -75,15 +75,19 @@ def test_d6_a_read_ends_at_the_first_holder_and_drops_what_comes_later() -> None
     part = answered(Code.OK, body=1)
     early = without(early_reads=True)
     phases = {
-        step.client.phase for step in recovery.takes(client, part, True, 0, 0, early) if step.client
+        step.client.phase
+        for step in recovery.receive(client, part, True, 0, 0, early)
+        if step.client
     }
     assert phases == {Phase.READING}
     waiting = {
-        step.client.phase for step in recovery.takes(client, part, True, 0, 0, BASE) if step.client
+        step.client.phase
+        for step in recovery.receive(client, part, True, 0, 0, BASE)
+        if step.client
     }
     assert waiting == {Phase.AWAITING, Phase.READING}
     reading = recovering(Phase.READING, pushed=1)
-    [late] = recovery.takes(reading, part, True, 0, 0, early)
+    [late] = recovery.receive(reading, part, True, 0, 0, early)
     assert late.client == reading
 
 
@@ -109,11 +113,11 @@ def test_d8_a_read_that_ends_neither_way_fails_its_recovery() -> None:
     part = answered(Code.UNKNOWN)
     stuck = [
         s
-        for s in recovery.takes(client, part, True, 0, 0, BASE)
+        for s in recovery.receive(client, part, True, 0, 0, BASE)
         if not s.deliveries or s.deliveries[0][1].task is Task.NO_READ_TIMEOUT
     ]
     assert stuck == []
-    failing = list(recovery.takes(client, part, True, 0, 0, without(failed_reads=True)))
+    failing = list(recovery.receive(client, part, True, 0, 0, without(failed_reads=True)))
     assert Role.WITHDRAWN in {step.client.role for step in failing if step.client}
 
 
@@ -127,7 +131,7 @@ def test_d9_a_negative_answer_says_which_entry_it_is_about() -> None:
         return {message.entry for message, fate in step.part.mail if fate == THERE}
 
     assert answers(BASE) == {2}
-    assert answers(without(answers_have_ids=False)) == {0}
+    assert answers(without(responses_have_ids=False)) == {0}
 
 
 def test_first_holder_one_bookie_that_has_the_entry_is_enough() -> None:
@@ -137,7 +141,7 @@ def test_first_holder_one_bookie_that_has_the_entry_is_enough() -> None:
 
     def phases(first_holder: bool) -> set[Phase]:
         rules = replaced(Corrections(), first_holder=first_holder)
-        steps = recovery.takes(client, part, True, 0, 0, replaced(options, corrections=rules))
+        steps = recovery.receive(client, part, True, 0, 0, replaced(options, corrections=rules))
         ended = [s for s in steps if s.deliveries[0][1].task is Task.NO_READ_TIMEOUT]
         return {step.client.phase for step in ended if step.client}
 

@@ -40,12 +40,12 @@ def test_a_search_comes_to_what_the_table_says(row: Row) -> None:
         (3, 2, 2, False),
     ],
 )
-@pytest.mark.parametrize("answers_have_ids", [True, False])
+@pytest.mark.parametrize("responses_have_ids", [True, False])
 def test_recovery_ends_with_fewer_bookies_in_limbo_than_an_ack_quorum(
-    write_quorum: int, ack_quorum: int, limbo: int, can_close: bool, answers_have_ids: bool
+    write_quorum: int, ack_quorum: int, limbo: int, can_close: bool, responses_have_ids: bool
 ) -> None:
     sizes = Options(bookies=write_quorum, write_quorum=write_quorum, ack_quorum=ack_quorum)
-    corrections = replaced(Corrections(), answers_have_ids=answers_have_ids)
+    corrections = replaced(Corrections(), responses_have_ids=responses_have_ids)
     result = closable(replaced(sizes, corrections=corrections), limbo)
     assert bool(result.broken) == can_close
     assert result.exhausted != can_close

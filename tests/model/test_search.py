@@ -15,7 +15,7 @@ from proof.model.intern_table import InternTable
 from proof.model.options import Options, Status
 from proof.model.properties import Safety
 from proof.model.search import Statistics, search
-from proof.model.space import Space, State, Words
+from proof.model.space import PackedState, Space, State
 from proof.model.symmetry import renamed_client, renamed_part
 
 SMALL = Options(message_loss=False, windows=(Status.OPEN,), crashes=0)
@@ -23,7 +23,7 @@ CRASHING = replaced(SMALL, crashes=1)
 
 
 @cache
-def plainly(options: Options) -> tuple[dict[Words, int], int, Space]:
+def plainly(options: Options) -> tuple[dict[PackedState, int], int, Space]:
     """All states with their levels, and how often one was reached: a dictionary and a list."""
     space = Space(options, Safety(options), fold=False)
     levels = {space.initial: 1}
@@ -51,7 +51,7 @@ def test_folding_leaves_one_state_of_those_that_differ_in_names() -> None:
     levels, _, space = plainly(SMALL)
     orders = list(permutations(range(2)))
 
-    def names(state: State) -> frozenset[Words]:
+    def names(state: State) -> frozenset[PackedState]:
         return frozenset(
             space.pack(_renamed(state, clients, bookies))
             for clients in orders
@@ -78,12 +78,12 @@ def _renamed(state: State, clients: tuple[int, ...], bookies: tuple[int, ...]) -
 @pytest.mark.parametrize("fold", [False, True])
 def test_a_trace_begins_at_the_beginning_and_tells_every_step(fold: bool) -> None:
     result = search(Options(limbo=False), fold=fold)
-    words = [line.words for line in result.trace]
-    assert len(words) == result.statistics.levels == 17
-    assert words[0] == "at first"
-    assert words[1].endswith("creates the ledger")
-    assert words[-1].endswith("closes the ledger at 0")
-    [crash] = [word for word in words if "crashes" in word]
+    word_array = [line.word_array for line in result.trace]
+    assert len(word_array) == result.statistics.levels == 17
+    assert word_array[0] == "at first"
+    assert word_array[1].endswith("creates the ledger")
+    assert word_array[-1].endswith("closes the ledger at 0")
+    [crash] = [word for word in word_array if "crashes" in word]
     assert crash.endswith("crashes: entries gone, fenced")
     assert all(line.changes for line in result.trace)
 

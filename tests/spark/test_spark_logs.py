@@ -151,10 +151,10 @@ def test_nothing_is_read_behind_a_ledger_that_is_open(cluster: Cluster) -> None:
         await ours.store.write_ledger(opened, found.version)
 
     in_cluster(cluster.uri, reopen)
-    settled = [row for row in everything if row[0] == one]
+    list_and_extents = [row for row in everything if row[0] == one]
     for rows in (
         read_here(cluster.uri, log=name),
         follow_here(cluster.uri, log=name, startingOffsets="earliest")[0],
     ):
         assert rows
-        assert rows == settled[: len(rows)]
+        assert rows == list_and_extents[: len(rows)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from pyspark_bookkeeper.planning import ENTRY_OVERHEAD_BYTES, Extent, partitions
-from pyspark_bookkeeper.tail import Room, shared
+from pyspark_bookkeeper.tail import ReadBudget, shared
 
 EXTENTS = st.lists(
     st.builds(
@@ -62,17 +62,17 @@ def test_sizes() -> None:
 
 def test_room_is_shared_by_what_is_left() -> None:
     left = {"1": Extent(1, 0, 100, 1_000), "2": Extent(2, 50, 60, 100), "3": Extent(3, 7, 8, 10)}
-    assert shared(left, Room()) == {"1": 100, "2": 60, "3": 8}
-    ends = shared(left, Room(entries=11))
+    assert shared(left, ReadBudget()) == {"1": 100, "2": 60, "3": 8}
+    ends = shared(left, ReadBudget(entries=11))
     assert ends == {"1": 10, "2": 51, "3": 8}
     assert all(ends[key] > extent.first for key, extent in left.items()), "nobody starves"
-    assert shared(left, Room(size=1)) == {"1": 1, "2": 51, "3": 8}
+    assert shared(left, ReadBudget(size=1)) == {"1": 1, "2": 51, "3": 8}
 
 
 def test_room_of_a_log() -> None:
     extent = Extent(1, 0, 100, 10_000)
-    assert Room().part(extent) == 100
-    assert Room(entries=30).part(extent) == 30
-    assert Room(entries=30, size=1_000).part(extent) == 10
-    assert Room(size=50).part(extent) == 0
-    assert Room(entries=30, size=9_000).without(extent, 20) == Room(10, 7_000)
+    assert ReadBudget().part(extent) == 100
+    assert ReadBudget(entries=30).part(extent) == 30
+    assert ReadBudget(entries=30, size=1_000).part(extent) == 10
+    assert ReadBudget(size=50).part(extent) == 0
+    assert ReadBudget(entries=30, size=9_000).without(extent, 20) == ReadBudget(10, 7_000)

@@ -106,14 +106,14 @@ def _heal(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk])
 def _heal_and_kill(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]) -> None:
     """The bookie has noted the failure, if it saw it, where it could. In some cases another program has then received
     the error from the kernel, which reports it once."""
-    told = {path for path, worker in host.workers.items() if worker.has_told_trouble}
+    reported = {path for path, worker in host.workers.items() if worker.has_reported_failure}
     faults.cluster.counts["devices that came back"] += 1
-    faults.cluster.counts["devices that came back after trouble"] += bool(told)
+    faults.cluster.counts["devices that came back after trouble"] += bool(reported)
     for disk in disks:
         if disk.is_failing:
             disk.come_back()
-            if disk.root in told and rng.random() < 0.7:
-                disk.left_behind = False
+            if disk.root in reported and rng.random() < 0.7:
+                disk.sync_failed = False
                 for names in disk.names.values():
                     for file in names.values():
                         file.unheard = False

@@ -57,8 +57,8 @@ def flip_bit(faults: Faults, host: Host, rng: random.Random) -> bool:
     for _ in range(rng.choice((1, 3, 30))):
         what = rng.choice(host.disks).flip(rng, suffix)
         if what is not None:
-            faults.cluster.scheduler.say(host.name, "a bit of %s flips", what)
-    _look_at_damage(faults, host, rng)
+            faults.cluster.scheduler.note(host.name, "a bit of %s flips", what)
+    _inspect_damage(faults, host, rng)
     return True
 
 
@@ -69,12 +69,12 @@ def misdirect_write(faults: Faults, host: Host, rng: random.Random) -> bool:
     for _ in range(rng.choice((1, 3))):
         what = rng.choice(host.disks).misdirect(rng)
         if what is not None:
-            faults.cluster.scheduler.say(host.name, "a write goes to %s", what)
-    _look_at_damage(faults, host, rng)
+            faults.cluster.scheduler.note(host.name, "a write goes to %s", what)
+    _inspect_damage(faults, host, rng)
     return True
 
 
-def _look_at_damage(faults: Faults, host: Host, rng: random.Random) -> None:
+def _inspect_damage(faults: Faults, host: Host, rng: random.Random) -> None:
     if host.limbo() or rng.random() < 0.7:
         rng.choice((faults.kill_bookie, faults.lose_host))(host, rng)
 

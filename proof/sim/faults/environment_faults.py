@@ -38,9 +38,9 @@ def cut_link(faults: Faults, host: Host, rng: random.Random) -> bool:
 def leak(faults: Faults, host: Host, rng: random.Random) -> bool:
     """Some routes to and from the host lose many messages."""
     for name in rng.sample(faults.names, rng.randint(1, len(faults.names))):
-        way = (name, host.name) if rng.random() < 0.7 else (host.name, name)
+        route = (name, host.name) if rng.random() < 0.7 else (host.name, name)
         network = faults.cluster.network
-        network.lose_for(rng.uniform(5.0, 60.0), way, rng.choice((0.1, 0.3, 0.7)))
+        network.lose_for(rng.uniform(5.0, 60.0), route, rng.choice((0.1, 0.3, 0.7)))
     return True
 
 
@@ -62,8 +62,8 @@ def metadata_outage(faults: Faults, host: Host, rng: random.Random) -> bool:
     return True
 
 
-def lose_answer(faults: Faults, host: Host, rng: random.Random) -> bool:
-    faults.cluster.truth.lose_answers += 1
+def lose_response(faults: Faults, host: Host, rng: random.Random) -> bool:
+    faults.cluster.truth.lose_responses += 1
     return True
 
 
@@ -87,9 +87,9 @@ def jump_clock(faults: Faults, host: Host, rng: random.Random) -> bool:
 def slow_links(faults: Faults, host: Host, rng: random.Random) -> bool:
     """Some routes to and from the host are much slower than others."""
     for name in rng.sample(faults.names, rng.randint(1, len(faults.names))):
-        way = (name, host.name) if rng.random() < 0.7 else (host.name, name)
+        route = (name, host.name) if rng.random() < 0.7 else (host.name, name)
         network = faults.cluster.network
-        network.slow_for(rng.uniform(5.0, 60.0), way, rng.choice((0.1, 0.5, 1.0, 3.0)))
+        network.slow_for(rng.uniform(5.0, 60.0), route, rng.choice((0.1, 0.5, 1.0, 3.0)))
     return True
 
 
@@ -110,7 +110,7 @@ ENVIRONMENT_FAULTS: dict[str, Fault] = {
     "lossy links": leak,
     "wrong bits on the way": garble,
     "metadata outage": metadata_outage,
-    "lose an answer of the metadata store": lose_answer,
+    "lose an answer of the metadata store": lose_response,
     "expire a session": expire_session,
     "jump a clock": jump_clock,
     "slow links": slow_links,

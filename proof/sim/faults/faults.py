@@ -59,7 +59,7 @@ class Faults:
         rng = random.Random(action.seed)  # noqa: S311 - of a seed
         if self._kinds[action.kind](self, host, rng):
             self.cluster.counts[action.kind] += 1
-            self.cluster.scheduler.say(action.who, "FAULT: %s", action.kind)
+            self.cluster.scheduler.note(action.who, "FAULT: %s", action.kind)
 
     def later(self, delay: float, call: Callable[..., object], *args: object) -> None:
         self.machine.after(delay, self._unless_over, call, args)
@@ -98,7 +98,7 @@ class Faults:
         for name, since in list(self._suspects.items()):
             host = self.cluster.hosts[name]
             is_copied_to = self.cluster.copying[name] > 0  # in limbo as soon as it is named
-            is_over = host.accounted_at > since and is_settled(host) and not is_copied_to
+            is_over = host.accounted_at > since and is_quiescent(host) and not is_copied_to
             if name not in self._for_good and is_over:
                 del self._suspects[name]
 
@@ -160,8 +160,8 @@ class Faults:
         return not self._over and self.kill_bookie(host, rng)
 
     def bring_back(self, host: Host) -> None:
-        if not host.wanted:
-            host.wanted = True
+        if not host.should_run:
+            host.should_run = True
             host.start_in(0.1)
 
     # ---- hosts and disks ------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Faults:
         cluster.traps.clear()
         cluster.network.delay_s = (0.0002, 0.001)
         cluster.truth.down_until = 0.0
-        cluster.truth.lose_answers = 0
+        cluster.truth.lose_responses = 0
         cluster.truth.stale_s = 0.0
         for call in self.at_last:
             call()
@@ -243,7 +243,7 @@ class Faults:
                 host.kill("to restart it after trouble with a disk")
 
 
-def is_settled(host: Host) -> bool:
+def is_quiescent(host: Host) -> bool:
     """True if it runs, with all its disks, without a pending fault and with nothing in limbo."""
     return (
         host.is_up

@@ -26,12 +26,12 @@ from bkbox.storage.log.tail import TailMark, read_tail
 from proof.sim.faults.faults import Fault, Faults
 from proof.sim.world.disk import SECTOR_BYTES, Disk, File
 from proof.sim.world.host import Host
-from proof.sim.world.worker import RESTED_S
+from proof.sim.world.worker import IDLE_S
 
 _LAST_BYTES = 600
 """Maximum distance, in bytes, from the end of the last batch at which it rots."""
 
-_LOOKS = 60
+_TRIES = 60
 
 
 def cut_log(faults: Faults, host: Host, rng: random.Random) -> bool:
@@ -78,7 +78,7 @@ def _cut(faults: Faults, host: Host, disk: Disk, rng: random.Random) -> None:
         file.truncate(cut)
         file.sync()
     faults.cluster.counts["logs cut off"] += 1
-    faults.cluster.scheduler.say(host.name, "%s/%s is cut off at %d", folder, name, cut)
+    faults.cluster.scheduler.note(host.name, "%s/%s is cut off at %d", folder, name, cut)
 
 
 def _tail_of(faults: Faults, host: Host, disk: Disk) -> tuple[TailMark, UUID] | None:
@@ -96,15 +96,15 @@ def rot_at_rest(faults: Faults, host: Host, rng: random.Random) -> bool:
     """The last synced bytes rot, after a while without appends; then the host is lost."""
     if not faults.may_lose(host):
         return False
-    faults.later(0.0, _rot, faults, host, rng, _LOOKS)
+    faults.later(0.0, _rot, faults, host, rng, _TRIES)
     return True
 
 
-def _rot(faults: Faults, host: Host, rng: random.Random, looks: int) -> None:
-    found = _rested(faults, host)
+def _rot(faults: Faults, host: Host, rng: random.Random, tries: int) -> None:
+    found = _idle_batches(faults, host)
     if not found:
-        if looks:
-            faults.later(1.0, _rot, faults, host, rng, looks - 1)
+        if tries:
+            faults.later(1.0, _rot, faults, host, rng, tries - 1)
         return
     path, file, begin = rng.choice(found)
     begin = max(begin, SEGMENT_HEADER_BYTES, file.ended - _LAST_BYTES)
@@ -119,11 +119,11 @@ def _rot(faults: Faults, host: Host, rng: random.Random, looks: int) -> None:
         end = min(at + SECTOR_BYTES, file.ended)
         file.data[at:end] = file.data[source : source + end - at]
     faults.cluster.counts["rot in the last batch"] += 1
-    faults.cluster.scheduler.say(host.name, "%s rots at %d", path, at)
+    faults.cluster.scheduler.note(host.name, "%s rots at %d", path, at)
     faults.lose_host(host, rng)
 
 
-def _rested(faults: Faults, host: Host) -> list[tuple[str, File, int]]:
+def _idle_batches(faults: Faults, host: Host) -> list[tuple[str, File, int]]:
     """The ends of logs without appends for a while, on disks that were up all the time: path, file, and the offset from
     which the next start reads it, and so detects the damage."""
     now = faults.cluster.scheduler.now
@@ -132,21 +132,21 @@ def _rested(faults: Faults, host: Host) -> list[tuple[str, File, int]]:
     if (
         host.plan.ack_after == "journal"
     ):  # it has the acknowledged entries; the entry logs wait for checkpoints
-        if not all(worker is not None and worker.is_resting(now) for worker in workers):
+        if not all(worker is not None and worker.is_idle(now) for worker in workers):
             return []
-        found = [disk.last_batch(now, RESTED_S) for disk in host.disks[len(disks) :]]
+        found = [disk.last_batch(now, IDLE_S) for disk in host.disks[len(disks) :]]
         return [(*each, 0) for each in found if each is not None]
-    rested = []
+    batches = []
     for disk, worker in zip(disks, workers, strict=True):
-        if worker is None or worker.store is None or not worker.is_resting(now):
+        if worker is None or worker.store is None or not worker.is_idle(now):
             continue
-        last = disk.last_batch(now, RESTED_S)
+        last = disk.last_batch(now, IDLE_S)
         checkpoint = worker.store.last_checkpoint
         if last is not None and last[0].endswith(segment_file_name(checkpoint.segment)):
-            rested.append((*last, checkpoint.offset))
+            batches.append((*last, checkpoint.offset))
         elif last is not None:
-            rested.append((*last, 0))
-    return rested
+            batches.append((*last, 0))
+    return batches
 
 
 LOG_FAULTS: dict[str, Fault] = {

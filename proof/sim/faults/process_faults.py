@@ -16,7 +16,7 @@ def keep_away(faults: Faults, host: Host, rng: random.Random) -> bool:
     """The operator does not restart it for a while: long enough for other bookies to replace it."""
     if not faults.crash_is_fine(host):
         return False
-    host.wanted = False
+    host.should_run = False
     host.kill("SIGKILL, for a while")
     faults.later(rng.choice((5.0, 60.0, 300.0)) * rng.random(), faults.bring_back, host)
     return True

@@ -66,7 +66,7 @@ def older_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
         disk.contents = object()
         host.indexes[disk.root] = index
         faults.cluster.counts["older disks"] += 1
-        faults.cluster.scheduler.say(host.name, "%s is from the past", disk.root)
+        faults.cluster.scheduler.note(host.name, "%s is from the past", disk.root)
         if with_store and record is not None:
             _put_record(faults, host, rng, record)
 

@@ -69,11 +69,11 @@ class World:
         self.delay_s = 0.002
         self.window_bytes = 1
 
-    async def way(self) -> None:
+    async def delay(self) -> None:
         await asyncio.sleep(self.rng.expovariate(1.0) * self.delay_s)
 
     async def to_store(self) -> None:
-        await self.way()
+        await self.delay()
         if self.rng.random() < self.trouble:
             raise MetadataUnavailableError("the metadata store does not answer")
 
@@ -93,7 +93,7 @@ class SimLists:
     async def find(self, name: str, *, linearizable: bool = False) -> Versioned[bytes] | None:
         await self._world.to_store()
         found = self._world.lists.get(name)
-        await self._world.way()
+        await self._world.delay()
         return found
 
     async def write(self, name: str, data: bytes, expected_version: int | None) -> int:
@@ -101,7 +101,7 @@ class SimLists:
         await world.to_store()
         found = world.lists.get(name)
         if not self.fits(found, expected_version):
-            await world.way()
+            await world.delay()
             raise VersionConflictError("another client was faster")
         version = 0 if found is None else found.version + 1
         world.lists[name] = Versioned(data, version)
@@ -125,7 +125,7 @@ class SimLists:
             seen: Versioned[bytes] | None = None
             while True:
                 changed.clear()
-                await self._world.way()
+                await self._world.delay()
                 found = self._world.lists.get(name)
                 if found != seen or found is None:
                     seen = found
@@ -197,9 +197,9 @@ class SimClient:
         await world.to_store()
         ledger = world.ledger(number)
         if not ledger.closed:
-            await world.way()
+            await world.delay()
             ledger.fenced = True
-            await world.way()
+            await world.delay()
             if world.rng.random() < world.trouble:
                 raise RecoveryAbortedError("a bookie does not answer")
             if ledger.end is None:
@@ -222,8 +222,8 @@ class SimWriter:
         self._world = world
         self._ledger = world.ledgers[number]
         self._pending: list[tuple[asyncio.Future[EntryId], int]] = []
-        self._held_bytes = 0
-        self._room = asyncio.Event()
+        self._buffered_bytes = 0
+        self._space = asyncio.Event()
         self._failure: Exception | None = None
         self._moving: asyncio.Task[None] | None = None
         self._was_left = False
@@ -238,11 +238,11 @@ class SimWriter:
         if self._was_left:
             raise HandleClosedError("the writer is closed")
         if self._is_full():
-            raise WindowFullError(f"the writer holds {self._held_bytes} bytes")
+            raise WindowFullError(f"the writer holds {self._buffered_bytes} bytes")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[EntryId] = loop.create_future()
         self._pending.append((future, len(payload)))
-        self._held_bytes += len(payload)
+        self._buffered_bytes += len(payload)
         if self._ledger.end is None:
             # It reaches some bookies, perhaps, fenced or not: a recovery decides if it finds the entry.
             self._ledger.entries.append(payload)
@@ -253,23 +253,23 @@ class SimWriter:
 
     async def drain(self) -> None:
         while self._is_full():
-            self._room.clear()
-            await self._room.wait()
+            self._space.clear()
+            await self._space.wait()
 
     def _is_full(self) -> bool:
-        is_full = self._held_bytes >= self._world.window_bytes
+        is_full = self._buffered_bytes >= self._world.window_bytes
         return is_full and self._failure is None and not self._was_left
 
-    def _answered(self, size: int) -> None:
+    def _release(self, size: int) -> None:
         """The last bookie has responded."""
-        self._held_bytes -= size
-        self._room.set()
+        self._buffered_bytes -= size
+        self._space.set()
 
     async def _move(self) -> None:
         """Acknowledges in order, until a fence is found."""
         ledger, world = self._ledger, self._world
         while self._pending:
-            await world.way()
+            await world.delay()
             if ledger.fenced or ledger.end is not None:
                 kind = LedgerClosedError if ledger.closed else LedgerFencedError
                 self._fail(kind("another client recovers the ledger"))
@@ -278,14 +278,14 @@ class SimWriter:
             first = ledger.acked
             ledger.acked += count
             ledger.tell()
-            await world.way()
+            await world.delay()
             acked, self._pending = self._pending[:count], self._pending[count:]
             for number, (future, _) in enumerate(acked):
                 if not future.done():
                     future.set_result(EntryId(first + number))
-            late_s = world.rng.expovariate(1.0) * world.delay_s
+            delay_s = world.rng.expovariate(1.0) * world.delay_s
             asyncio.get_running_loop().call_later(
-                late_s, self._answered, sum(size for _, size in acked)
+                delay_s, self._release, sum(size for _, size in acked)
             )
         self._moving = None
 
@@ -296,7 +296,7 @@ class SimWriter:
             if not future.done():
                 future.set_exception(error)
                 future.exception()
-        self._room.set()
+        self._space.set()
 
     async def close(self) -> None:
         world, ledger = self._world, self._ledger
@@ -339,9 +339,9 @@ class SimReader:
         if self._known_closed:
             assert self._ledger.end is not None
             return EntryId(self._ledger.end - 1)
-        late = self._world.rng.randint(self._lac, max(self._ledger.acked, self._lac))
-        await self._world.way()
-        self._lac = late
+        hint = self._world.rng.randint(self._lac, max(self._ledger.acked, self._lac))
+        await self._world.delay()
+        self._lac = hint
         return EntryId(self._lac - 1)
 
     async def read_last_add_confirmed_and_entry(
@@ -398,7 +398,7 @@ class SimReader:
 
     async def _read(self, entry: int) -> VerifiedEntry:
         if self._world.rng.random() < 0.3:
-            await self._world.way()
+            await self._world.delay()
         ledger = self._world.ledger(self.ledger_id)
         payload = ledger.entries[entry]
         found: Any = SimpleNamespace(

@@ -71,7 +71,7 @@ def _without_lost(world: World, history: History) -> History:
     """The observations without what was deleted by hand."""
     if not history.lost:
         return history
-    gone = {
+    truncated = {
         record.payload
         for number in history.lost
         for entry in world.ledgers[number].entries
@@ -80,7 +80,7 @@ def _without_lost(world: World, history: History) -> History:
     return replace(
         history,
         appended={
-            epoch: [payload for payload in appended if payload not in gone]
+            epoch: [payload for payload in appended if payload not in truncated]
             for epoch, appended in history.appended.items()
         },
         acked={
@@ -99,8 +99,8 @@ def _whole(world: World, stored: LedgerList, lost: set[int]) -> Records:
     """The whole log ever, with truncated records, for which ledgers are deleted as well."""
     found = []
     for number, ledger in sorted(world.ledgers.items()):
-        is_gone = ledger.deleted and number < stored.start.ledger_id and number not in lost
-        if ledger.end is None or not (number in stored.ledgers or is_gone):
+        is_truncated = ledger.deleted and number < stored.start.ledger_id and number not in lost
+        if ledger.end is None or not (number in stored.ledgers or is_truncated):
             continue
         for entry, data in enumerate(ledger.entries[: ledger.end]):
             for index, record in enumerate(decode(data).records):
@@ -135,13 +135,13 @@ def _once(whole: Records, history: History, stored: LedgerList) -> str | None:
 
 
 def _openings(whole: Records, history: History) -> str | None:
-    plain = [payload for _, payload in whole if not payload.startswith(b"once")]
-    epochs = [int(payload.partition(b"/")[0]) for payload in plain]
+    numbered = [payload for _, payload in whole if not payload.startswith(b"once")]
+    epochs = [int(payload.partition(b"/")[0]) for payload in numbered]
     if epochs != sorted(epochs):
         return "one writer at a time: the records of two openings are mixed"
     for epoch, appended in history.appended.items():
         prefix = b"%d/" % epoch
-        found = [payload for payload in plain if payload.startswith(prefix)]
+        found = [payload for payload in numbered if payload.startswith(prefix)]
         if found != appended[: len(found)]:
             return f"no hole: of what opening {epoch} appended not a first part is there"
     return None

@@ -35,7 +35,7 @@ from proof.sim.world.loop import Process, Scheduler
 NAME = "log"
 TROUBLE_S = (5.0, 20.0)
 """Durations of the phase with faults, in seconds; one of them is drawn."""
-REST_S = 600.0
+QUIESCENCE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class _Run:
         if self.scheduler.now < self._trouble_s:
             self.crashes += 1
             process.die("a crash")
-            nobody = self.scheduler.processes[0]
-            nobody.after(self.rng.uniform(0.0, 1.0), self.start, process.name, act)
+            idle = self.scheduler.processes[0]
+            idle.after(self.rng.uniform(0.0, 1.0), self.start, process.name, act)
 
     async def lead(self, log: Log, process: Process) -> None:
         rng = self.rng
@@ -212,7 +212,7 @@ class _Run:
             if self._seed % 4 == 0:
                 self.start("hand", self.spoil)
             scheduler.run(self._trouble_s)
-            problem = scheduler.failures[0] if scheduler.failures else self._judge()
+            problem = scheduler.failures[0] if scheduler.failures else self._check()
         finally:
             scheduler.discard()
         return Verdict(
@@ -225,14 +225,14 @@ class _Run:
             scheduler.events,
         )
 
-    def _judge(self) -> str | None:
+    def _check(self) -> str | None:
         scheduler, world = self.scheduler, self.world
         world.trouble = 0.0
         for process in scheduler.processes:
             if process.name.startswith(("leader", "truncation", "hand")):
                 process.die("it is not needed any more")
-        judge = Process(scheduler, "judge")
-        log = Log(cast(Client, SimClient(world, judge, self.rng)), NAME)
+        checker = Process(scheduler, "judge")
+        log = Log(cast(Client, SimClient(world, checker, self.rng)), NAME)
         left: list[tuple[Position, bytes]] = []
 
         async def close_and_read() -> None:
@@ -241,8 +241,8 @@ class _Run:
                 assert opened.epoch not in self.history.appended, "two openings have one epoch"
             left.extend([(each.position, each.payload) async for each in log.read()])
 
-        task = judge.run_task(close_and_read())
-        scheduler.run(scheduler.now + REST_S, task.done)
+        task = checker.run_task(close_and_read())
+        scheduler.run(scheduler.now + QUIESCENCE_S, task.done)
         if not task.done():
             return "an end: the log cannot be opened and read when the trouble is over"
         if (error := task.exception()) is not None:
@@ -287,7 +287,7 @@ def _goes_on(_opened: Any, _error: BaseException) -> BaseException:
 
 def _only_these_fail(opened: Any, batch: list[Any]) -> None:
     for _, size, future in batch:
-        opened._held_bytes -= size
+        opened._buffered_bytes -= size
         if not future.done():
             future.set_exception(NotLeaderError("an append failed"))
             future.exception()
@@ -362,6 +362,6 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"seed {seed}: {verdict.problem}")  # noqa: T201
             return 0 if given.without else 1
     names = ("openings", "records acknowledged", "ledgers", "crashes", "truncations", "events")
-    said = ", ".join(f"{total:,} {name}" for total, name in zip(totals, names, strict=True))
-    print(f"{given.seeds:,} seeds in {time.process_time() - begin:.1f} s of CPU: {said}")  # noqa: T201
+    summary = ", ".join(f"{total:,} {name}" for total, name in zip(totals, names, strict=True))
+    print(f"{given.seeds:,} seeds in {time.process_time() - begin:.1f} s of CPU: {summary}")  # noqa: T201
     return 1 if given.without else 0

@@ -135,8 +135,8 @@ def _actions(
 ) -> Iterator[Action]:
     episodes = [rng.uniform(0.0, FAULTS_S - _EPISODE_S) for _ in range(rng.randint(3, 10))]
 
-    def action(at: float, kind: str, who: Sequence[str]) -> Action:
-        return Action(at, kind, rng.choice(who), rng.getrandbits(48))
+    def action(at: float, kind: str, targets: Sequence[str]) -> Action:
+        return Action(at, kind, rng.choice(targets), rng.getrandbits(48))
 
     def some_time() -> float:
         return rng.choice(episodes) + rng.uniform(1.0, _EPISODE_S)

@@ -17,16 +17,16 @@ GoesOn = Callable[[int], bool]
 
 def shortened(actions: Sequence[Action], fails: Fails, goes_on: GoesOn) -> tuple[Action, ...]:
     """A subsequence that fails and from which, if ``goes_on`` permits enough tries, no action can be left out."""
-    kept = list(actions)
+    remaining = list(actions)
     pieces = 2
     tries = 0
-    while kept and goes_on(tries):
-        size = max(1, -(-len(kept) // pieces))
-        for start in range(0, len(kept), size):
-            shorter = kept[:start] + kept[start + size :]
+    while remaining and goes_on(tries):
+        size = max(1, -(-len(remaining) // pieces))
+        for start in range(0, len(remaining), size):
+            shorter = remaining[:start] + remaining[start + size :]
             tries += 1
             if fails(shorter):
-                kept = shorter
+                remaining = shorter
                 pieces = max(2, pieces - 1)
                 break
             if not goes_on(tries):
@@ -34,8 +34,8 @@ def shortened(actions: Sequence[Action], fails: Fails, goes_on: GoesOn) -> tuple
         else:
             if size == 1:
                 break
-            pieces = min(len(kept), 2 * pieces)
-    return tuple(kept)
+            pieces = min(len(remaining), 2 * pieces)
+    return tuple(remaining)
 
 
 def shrink(plan: Plan, violated: str, goes_on: GoesOn) -> Plan:

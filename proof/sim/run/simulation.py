@@ -1,8 +1,8 @@
 """One simulation, from the plan to the verdict.
 
-Faults act for FAULTS_S simulated seconds. Then they cease, and the cluster has REST_S to settle: every bookie
-runs, nothing is in limbo and nothing is marked for re-replication. At last a client, the judge, closes and reads every
-ledger, and the checks tell if all is there.
+Faults act for FAULTS_S simulated seconds. Then they cease, and the cluster has QUIESCENCE_S to become quiescent: every
+bookie runs, nothing is in limbo and nothing is marked for re-replication. At last a client, the judge, closes and reads
+every ledger, and the checks tell if all is there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proof.checks.check import Violation
 from proof.checks.observer import Observer
 from proof.checks.readable import JUDGE
 from proof.checks.replication import Replication
-from proof.sim.faults.faults import Faults, is_settled
+from proof.sim.faults.faults import Faults, is_quiescent
 from proof.sim.faults.kinds import KINDS
 from proof.sim.plan.schedule import FAULTS_S, Action, Plan
 from proof.sim.run.workload import Ledgers, SimClient
@@ -29,7 +29,7 @@ from proof.sim.world.network import Network
 from proof.sim.world.supervisor import SimSupervisor
 
 INIT_S = 20.0
-REST_S = 900.0
+QUIESCENCE_S = 900.0
 
 _SWEEP_S = 20.0
 _SWEEP_DEATHS = 1000
@@ -89,7 +89,7 @@ class _Run:
         self._ledgers.clients = self._clients
 
     def _violated(self, violation: Violation) -> None:
-        self._scheduler.say("check", "VIOLATED: %s", violation)
+        self._scheduler.note("check", "VIOLATED: %s", violation)
         self._scheduler.stopped = True
 
     def outcome(self) -> Outcome:
@@ -98,8 +98,8 @@ class _Run:
             try:
                 self._initialise()
                 self._misbehave()
-                self._come_to_rest()
-                self._judge()
+                self._quiesce()
+                self._check()
             finally:
                 scheduler.discard()
         violation = self._observer.violation
@@ -153,43 +153,45 @@ class _Run:
         else:
             self._clients[action.who].do(action, self._ledgers)
 
-    def _come_to_rest(self) -> None:
+    def _quiesce(self) -> None:
         if not self._goes_on:
             return
         scheduler, hosts = self._scheduler, self._cluster.hosts
-        scheduler.say("machine", "faults cease")
+        scheduler.note("machine", "faults cease")
         self._faults.heal()
         for name in self._plan.clients:
             self._clients[name].process.die("it is not needed any more")
-        end = scheduler.now + REST_S
+        end = scheduler.now + QUIESCENCE_S
         while self._goes_on and scheduler.now < end:
             scheduler.run(scheduler.now + 2.0)
-            if all(map(is_settled, hosts.values())) and not self._marked:
+            if all(map(is_quiescent, hosts.values())) and not self._marked:
                 return
         if self._goes_on:
             left = [
                 f"{name} ({', '.join(map(str, host.limbo())) or 'not settled'} in limbo)"
                 for name, host in hosts.items()
-                if not is_settled(host)
+                if not is_quiescent(host)
             ]
             left += [f"ledger {ledger} is marked for re-replication" for ledger in self._marked]
-            self._observer.fail("liveness", f"after {REST_S:g} s not at rest: {', '.join(left)}")
+            self._observer.fail(
+                "liveness", f"after {QUIESCENCE_S:g} s not at rest: {', '.join(left)}"
+            )
 
     @property
     def _marked(self) -> list[int]:
         """Ledgers still marked as under-replicated."""
         return sorted(self._cluster.truth.marks.marks)
 
-    def _judge(self) -> None:
+    def _check(self) -> None:
         if not self._goes_on:
             return
-        judge = self._clients[JUDGE]
+        checker = self._clients[JUDGE]
         scheduler = self._scheduler
         done: list[bool] = []
-        judge.do(Action(scheduler.now, "judge", JUDGE, 0), self._ledgers)
-        (task,) = judge.tasks
+        checker.do(Action(scheduler.now, "judge", JUDGE, 0), self._ledgers)
+        (task,) = checker.tasks
         task.add_done_callback(lambda _task: done.append(True))
-        scheduler.run(scheduler.now + REST_S, lambda: bool(done))
+        scheduler.run(scheduler.now + QUIESCENCE_S, lambda: bool(done))
         if self._goes_on and not done:
             self._observer.fail("liveness", "a ledger cannot be closed and read in the end")
         elif self._goes_on:

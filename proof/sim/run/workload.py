@@ -87,7 +87,7 @@ class SimClient:
     def client(self) -> Client:
         """The client, made at the first use, in the process."""
         if self._client is None:
-            store = StaleView(self._cluster.truth, self.process, is_late=True)
+            store = StaleView(self._cluster.truth, self.process, is_stale=True)
             self._client = Client(store, self._options, self._rng)
         return self._client
 
@@ -99,7 +99,7 @@ class SimClient:
         rng = random.Random(seed)  # noqa: S311 - of a seed
         program = PROGRAMS[kind]
         run = Program(self._cluster, self._plan, self, rng, ledgers)
-        task = self.process.run_task(run.carry_out(kind, partial(program, run)))
+        task = self.process.run_task(run.run_program(kind, partial(program, run)))
         self.tasks = [task]
 
 
@@ -122,11 +122,11 @@ class Program:
         self.observer = cluster.observer
         self.process = client.process
 
-    async def carry_out(self, kind: str, program: Callable[[], Awaitable[None]]) -> None:
+    async def run_program(self, kind: str, program: Callable[[], Awaitable[None]]) -> None:
         try:
             await program()
         except BkboxError as error:
-            self.process.say("%s: %s: %s", kind, type(error).__name__, error)
+            self.process.note("%s: %s: %s", kind, type(error).__name__, error)
 
     def pick(self) -> int | None:
         """Picks a recent ledger rather than any; one that is being written rather than another."""
@@ -154,7 +154,7 @@ class Program:
         self.ledgers.all.append(ledger)
         self.ledgers.written[ledger] = None
         self.observer.created(ledger, deferred)
-        self.process.say("writes ledger %d", ledger)
+        self.process.note("writes ledger %d", ledger)
         entry = 0
         pauses = rng.choice(
             ((0.0, 0.01, 0.2), (0.0, 0.05, 1.0, 5.0), (0.0, 1.0, 30.0), (20.0, 60.0))
@@ -216,7 +216,7 @@ class Program:
         ledger = int(writer.ledger_id)
         self.ledgers.all.append(ledger)
         self.observer.created(ledger, False)
-        self.process.say("writes ledger %d in a duel", ledger)
+        self.process.note("writes ledger %d in a duel", ledger)
         pace_s = rng.choice((0.0, 0.0, 0.0, 0.02, 0.5))
         at = rng.randint(1, rng.choice((8, 8, 20)))
         absent_s = rng.choice(self.plan.absent_s)
@@ -251,7 +251,7 @@ class Program:
 
     def attack(self, ledger: int) -> None:
         """Recovers a ledger, from this client: by a task of its own process, as its client is made there."""
-        self.process.run_task(self.carry_out("duel", partial(self._recover_here, ledger)))
+        self.process.run_task(self.run_program("duel", partial(self._recover_here, ledger)))
 
     # ---- closing --------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Program:
         rng = random.Random(self.rng.getrandbits(32))  # noqa: S311 - of a seed
         clients = [
             Client(
-                StaleView(self.cluster.truth, self.process, is_late=True), self.sim._options, rng
+                StaleView(self.cluster.truth, self.process, is_stale=True), self.sim._options, rng
             )
             for _ in range(self.rng.randint(2, 3))
         ]
@@ -329,7 +329,7 @@ class Program:
         self.cluster.copying[target.name] += 1
         try:
             await copy_fragment(source, repair, new, work, window)
-            self.process.say("has copied ledger %d to %s", metadata.ledger_id, target.name)
+            self.process.note("has copied ledger %d to %s", metadata.ledger_id, target.name)
             trap = self.cluster.traps.pop(COPIED, None)
             if trap is not None:
                 trap(target)
@@ -416,7 +416,7 @@ class Program:
                         await self.read_range(reader, 0, last)
                     break
                 except BkboxError as error:
-                    self.process.say("judging %d: %s: %s", ledger, type(error).__name__, error)
+                    self.process.note("judging %d: %s: %s", ledger, type(error).__name__, error)
                     await asyncio.sleep(2.0)
 
 

@@ -65,14 +65,14 @@ def start_background_jobs(process: Process, environment: Environment, runner: Li
         ("re-replication", partial(replicate, SimJobContext(), environment, {})),
         ("collection", partial(_collect, process, environment, runner)),
     ):
-        process.run_task(_carry_out(process, name, job))
+        process.run_task(_run_job(process, name, job))
 
 
-async def _carry_out(process: Process, name: str, job: Callable[[], Awaitable[None]]) -> None:
+async def _run_job(process: Process, name: str, job: Callable[[], Awaitable[None]]) -> None:
     try:
         await job()
     except BkboxError as error:
-        process.say("%s has ended: %s: %s", name, type(error).__name__, error)
+        process.note("%s has ended: %s: %s", name, type(error).__name__, error)
 
 
 async def _collect(process: Process, environment: Environment, runner: LimboRepair) -> None:
@@ -81,9 +81,9 @@ async def _collect(process: Process, environment: Environment, runner: LimboRepa
     while True:
         await asyncio.sleep(environment.order.gc_interval_s * environment.rng.uniform(0.5, 1.0))
         arguments = {"compact": ""} if environment.rng.random() < 0.5 else {}
-        await _carry_out(
+        await _run_job(
             process, "collection", partial(collect, SimJobContext(), environment, arguments)
         )
         for disk in list(environment.disks.values()):
             if not disk.closed:
-                await _carry_out(process, "repair", partial(runner.serve_disk, disk))
+                await _run_job(process, "repair", partial(runner.serve_disk, disk))

@@ -13,7 +13,7 @@ from bkbox.ipc.messages import Message, Refused
 from bkbox.supervisor.children.process import Exit
 from proof.sim.world.loop import Process
 
-_WAY_S = 0.0002
+_DELAY_S = 0.0002
 _DEATH_SEEN_S = 0.005
 """Seconds until a parent sees that a child is gone."""
 
@@ -45,27 +45,27 @@ class SimChannel:
         reply: asyncio.Future[Message | None] = self._loop.create_future()
         self._calls[reply] = None
         message.call = 1  # any number: each reply comes by its own way
-        self._callee.process.after(_WAY_S, self._take, message, reply)
+        self._callee.process.after(_DELAY_S, self._deliver, message, reply)
         try:
-            answer = await asyncio.wait_for(reply, timeout_s)
+            response = await asyncio.wait_for(reply, timeout_s)
         finally:
             self._calls.pop(reply, None)
-        if isinstance(answer, Refused):
-            raise_refusal(answer)
-        assert answer is not None
-        return answer
+        if isinstance(response, Refused):
+            raise_refusal(response)
+        assert response is not None
+        return response
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         if not self.closed:
-            self._callee.process.after(_WAY_S, self._callee.receive, message)
+            self._callee.process.after(_DELAY_S, self._callee.receive, message)
 
-    def _take(self, message: Message, reply: asyncio.Future[Message | None]) -> None:
-        answer = self._callee.receive(message)
-        self._loop.after(_WAY_S, self._reply, reply, answer)
+    def _deliver(self, message: Message, reply: asyncio.Future[Message | None]) -> None:
+        response = self._callee.receive(message)
+        self._loop.after(_DELAY_S, self._reply, reply, response)
 
-    def _reply(self, reply: asyncio.Future[Message | None], answer: Message | None) -> None:
+    def _reply(self, reply: asyncio.Future[Message | None], response: Message | None) -> None:
         if not reply.done():
-            reply.set_result(answer)
+            reply.set_result(response)
 
     def _died(self) -> None:
         self._loop.after(_DEATH_SEEN_S, self.close)
@@ -98,7 +98,7 @@ class SimChild:
 
     def _tell(self, on_message: Handler, message: Message) -> None:
         """Delivers a message that the child sends unasked."""
-        self._loop.after(_WAY_S, on_message, message, [])
+        self._loop.after(_DELAY_S, on_message, message, [])
 
     @property
     def running(self) -> bool:

@@ -18,7 +18,7 @@ class ClientEnd(Protocol):
     @property
     def process(self) -> Process: ...
 
-    def answered(self, connection: Connection, answers: list[tuple[int, bytes]]) -> None:
+    def on_responses(self, connection: Connection, responses: list[tuple[int, bytes]]) -> None:
         """Responses that have arrived, by the numbers of their requests."""
 
     def broken(self, connection: Connection) -> None:

@@ -217,7 +217,7 @@ class Disk:
         self.mounted = True
         self.mounts = 1
         """How often it was mounted."""
-        self.left_behind = False
+        self.sync_failed = False
         """True if a sync has failed, so that the kernel counts pages as written that are not."""
         self.is_failing = False
         """True if its device accepts no writes; the kernel serves from memory."""
@@ -239,13 +239,15 @@ class Disk:
             after: dict[str, File] = {}
             for name in sorted({*now, *before}):
                 is_now, was = now.get(name), before.get(name)
-                kept = is_now if is_now is was or (not bare and rng.random() < 0.5) else was
-                if kept is not None:
-                    after[name] = kept if kept.is_clean else kept.after_loss(rng, bare=bare)
+                survivor = is_now if is_now is was or (not bare and rng.random() < 0.5) else was
+                if survivor is not None:
+                    after[name] = (
+                        survivor if survivor.is_clean else survivor.after_loss(rng, bare=bare)
+                    )
             self.names[folder] = after
             self.durable_names[folder] = dict(after)
         self.fail_syncs = self.fail_appends = self.fail_reads = 0
-        self.left_behind = self.is_failing = False
+        self.sync_failed = self.is_failing = False
         self.on_failed_sync = None
 
     def remount(self, rng: random.Random, *, bare: bool = False) -> None:
@@ -264,7 +266,7 @@ class Disk:
         for names in self.names.values():
             for file in names.values():
                 file.fail_writeback()
-        self.left_behind = True
+        self.sync_failed = True
 
     def drop_caches(self) -> None:
         """Memory is short: clean pages are read from the device again, and files no longer report an earlier error; the
@@ -296,9 +298,9 @@ class Disk:
     def sync_all(self) -> bool:
         """Makes everything durable, except what a failed sync left behind; True if there is some, and this was not
         reported before."""
-        was_left, self.left_behind = self.left_behind, False
+        was_left, self.sync_failed = self.sync_failed, False
         if self.sync_fails():
-            self.left_behind = False  # reported
+            self.sync_failed = False  # reported
             for names in self.names.values():
                 for file in names.values():
                     file.fail_sync()
@@ -312,15 +314,15 @@ class Disk:
     def sync_fails(self) -> bool:
         """True if the sync in progress fails."""
         if self.is_failing:
-            self.left_behind = True
+            self.sync_failed = True
             return True
         if not self.fail_syncs:
             return False
         self.fail_syncs -= 1
-        self.left_behind = True
-        told, self.on_failed_sync = self.on_failed_sync, None
-        if told is not None:
-            told()
+        self.sync_failed = True
+        callback, self.on_failed_sync = self.on_failed_sync, None
+        if callback is not None:
+            callback()
         return True
 
     def read_fails(self) -> bool:
@@ -405,11 +407,11 @@ class Disk:
         """True if a log has unsynced appends."""
         return bool(self._files(lambda name, file: file.end > file.ended))
 
-    def last_batch(self, now: float, quiet_s: float) -> tuple[str, File] | None:
+    def last_batch(self, now: float, idle_s: float) -> tuple[str, File] | None:
         """The log with the last append, and its path, if all of it is synced and nothing was appended for this time."""
         found = self._files(lambda name, file: name.endswith(LOG_SUFFIX) and file.ended > 0)
         files = [(self.names[folder][name], f"{folder}/{name}") for folder, name in found]
-        if not files or max(file.appended_at for file, _ in files) > now - quiet_s:
+        if not files or max(file.appended_at for file, _ in files) > now - idle_s:
             return None
         file, path = max(files, key=lambda each: (each[0].appended_at, each[1]))
         return (path, file) if file.end == file.ended else None

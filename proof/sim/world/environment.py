@@ -115,9 +115,9 @@ class _Lines(logging.Handler):
         self._cluster = cluster
 
     def emit(self, record: logging.LogRecord) -> None:
-        who = asyncio._get_running_loop()
-        name = who.name if isinstance(who, Process) else "nobody"
-        self._cluster.scheduler.say(name, "%s", record.getMessage())
+        loop = asyncio._get_running_loop()
+        name = loop.name if isinstance(loop, Process) else "nobody"
+        self._cluster.scheduler.note(name, "%s", record.getMessage())
 
 
 @contextmanager

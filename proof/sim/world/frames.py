@@ -14,12 +14,12 @@ ADD, READ, FORCE, OTHER = range(4)
 _ENTRY_AT = 4 + 4 + 4 + 8 + 8
 """Offset of the entry in a version 2 response to a read: length, header, code, ledger, entry id."""
 
-_plain_request = FastRequestV3()
-_plain_answer = FastResponseV3()
+_fast_request = FastRequestV3()
+_fast_response = FastResponseV3()
 
 
 class FrameRequest:
-    """A parsed request. ``is_plain``: it takes the front-end's fast path if the ledger is known;
+    """A parsed request. ``is_fast_path``: it takes the front-end's fast path if the ledger is known;
     ``forced``: the entries that a force is about."""
 
     __slots__ = (
@@ -29,7 +29,7 @@ class FrameRequest:
         "entry",
         "fences",
         "forced",
-        "is_plain",
+        "is_fast_path",
         "kind",
         "ledger",
         "number",
@@ -43,11 +43,11 @@ class FrameRequest:
         self.kind = OTHER
         self.recovery = self.deferred = self.fences = False
         self.ledger = self.entry = -1
-        self.is_plain = False
+        self.is_fast_path = False
         self.forced: tuple[int, ...] = ()
         if body[0] < v3.FIRST_BYTE_MIN:
             flags = int.from_bytes(body[2:4], "big")
-            self.is_plain = flags == 0 and body[0] == v2.CURRENT_VERSION
+            self.is_fast_path = flags == 0 and body[0] == v2.CURRENT_VERSION
             if body[1] == v2.OP_ADD:
                 self.kind = ADD
                 self.ledger = int.from_bytes(body[24:32], "big", signed=True)
@@ -58,13 +58,13 @@ class FrameRequest:
                 self.ledger = int.from_bytes(body[4:12], "big", signed=True)
                 self.entry = int.from_bytes(body[12:20], "big", signed=True)
                 self.fences = bool(flags & v2.FLAG_DO_FENCING)
-            self.is_plain = self.is_plain and self.kind != OTHER and self.entry >= 0
+            self.is_fast_path = self.is_fast_path and self.kind != OTHER and self.entry >= 0
             return
-        plain = _plain_request.parse(body, 0, len(body))
-        if plain:
-            self.kind = ADD if plain == PLAIN_ADD else READ
-            self.ledger, self.entry = _plain_request.ledger, _plain_request.entry
-            self.is_plain = True
+        operation = _fast_request.parse(body, 0, len(body))
+        if operation:
+            self.kind = ADD if operation == PLAIN_ADD else READ
+            self.ledger, self.entry = _fast_request.ledger, _fast_request.entry
+            self.is_fast_path = True
             return
         request = v3.decode_request(body)
         if isinstance(request, v3.AddRequest):
@@ -84,8 +84,8 @@ def code_of(body: memoryview) -> Code:
     """The code in a response."""
     if body[0] < v3.FIRST_BYTE_MIN:
         return code_from_v2(int.from_bytes(body[4:8], "big", signed=True)) or Code.EIO
-    if _plain_answer.parse(body, 0, len(body)):
-        return code_from_v3(_plain_answer.code) or Code.EIO
+    if _fast_response.parse(body, 0, len(body)):
+        return code_from_v3(_fast_response.code) or Code.EIO
     try:
         response = v3.decode_response(body)
     except EncodingError:

@@ -138,11 +138,11 @@ class Frontend:
         lane.in_service = False
         waiting, lane.waiting = lane.waiting, {}
         requests = [
-            (number, 1, memoryview(len(asked.body).to_bytes(4, "big") + bytes(asked.body)))
-            for number, asked in waiting.items()
+            (number, 1, memoryview(len(request.body).to_bytes(4, "big") + bytes(request.body)))
+            for number, request in waiting.items()
         ]
         for number, _count, frames in refusals(requests, ()):
-            self._answer(waiting[number], frames)
+            self._respond(waiting[number], frames)
 
     # ---- clients --------------------------------------------------------------------------------
 
@@ -153,10 +153,10 @@ class Frontend:
         workers: dict[RequestQueue, None] = {}
         for number, frame in frames:
             body = memoryview(frame)[4:]
-            asked = FrameRequest(connection, number, body)
-            if asked.kind == FORCE:
-                asked.forced = tuple(connection.deferred.get(asked.ledger, ()))
-            known = self._lane_of(asked.ledger) if asked.is_plain else None
+            request = FrameRequest(connection, number, body)
+            if request.kind == FORCE:
+                request.forced = tuple(connection.deferred.get(request.ledger, ()))
+            known = self._lane_of(request.ledger) if request.is_fast_path else None
             if known is not None:
                 lane = known
             else:
@@ -164,11 +164,11 @@ class Frontend:
                 assert target is not None, "no ledger moves here"
                 if isinstance(target, bytes):
                     if target:
-                        self._answer(asked, target)
+                        self._respond(request, target)
                     continue
                 lane = cast(SimLane, target.link)
             self._number = (self._number + 1) % _NUMBERS
-            lane.waiting[self._number] = asked
+            lane.waiting[self._number] = request
             lane.worker.enqueue(self._number, frame)
             workers[lane.worker] = None
         for worker in workers:
@@ -192,18 +192,18 @@ class Frontend:
 
     # ---- responses --------------------------------------------------------------------------------
 
-    def answered(self, lane: SimLane, number: int, frames: bytes) -> None:
+    def on_response(self, lane: SimLane, number: int, frames: bytes) -> None:
         """Takes a worker's response to a request."""
-        asked = lane.waiting.pop(number, None)
-        if asked is not None:
-            self._answer(asked, frames)
+        request = lane.waiting.pop(number, None)
+        if request is not None:
+            self._respond(request, frames)
 
-    def _answer(self, asked: FrameRequest, frame: bytes) -> None:
-        self._show(asked, frame)
-        if asked.kind == READ and self._network.garbles(self.bookie):
+    def _respond(self, request: FrameRequest, frame: bytes) -> None:
+        self._show(request, frame)
+        if request.kind == READ and self._network.garbles(self.bookie):
             frame = garbled(frame)
-        asked.connection.outbox.append((asked.number, frame))
-        self._to_flush[asked.connection] = None
+        request.connection.outbox.append((request.number, frame))
+        self._to_flush[request.connection] = None
         if not self._flushing:
             self._flushing = True
             self.process.call_soon(self._flush)
@@ -212,30 +212,34 @@ class Frontend:
         self._flushing = False
         connections, self._to_flush = self._to_flush, {}
         for connection in connections:
-            answers, connection.outbox = connection.outbox, []
+            responses, connection.outbox = connection.outbox, []
             link = connection.link
-            self._network.send(connection.back, link.process, link.answered, connection, answers)
+            self._network.send(
+                connection.back, link.process, link.on_responses, connection, responses
+            )
 
-    def _show(self, asked: FrameRequest, frame: bytes) -> None:
+    def _show(self, request: FrameRequest, frame: bytes) -> None:
         """Passes the response to the checks."""
-        if asked.kind == OTHER:
+        if request.kind == OTHER:
             return
         code = code_of(memoryview(frame)[4:])
         is_ok, denies = code is Code.EOK, code in (Code.ENOENTRY, Code.ENOLEDGER)
-        observer, bookie, ledger = self._observer, self.bookie, asked.ledger
-        if asked.kind == ADD:
+        observer, bookie, ledger = self._observer, self.bookie, request.ledger
+        if request.kind == ADD:
             if is_ok:
-                observer.stored(bookie, ledger, asked.entry, not asked.recovery, asked.deferred)
-                self._on_step(ADDED_BY_RECOVERY if asked.recovery else ADDED, ledger)
-                if asked.deferred:
-                    asked.connection.deferred.setdefault(ledger, set()).add(asked.entry)
-        elif asked.kind == FORCE:
-            for entry in asked.forced if is_ok else ():
+                observer.stored(
+                    bookie, ledger, request.entry, not request.recovery, request.deferred
+                )
+                self._on_step(ADDED_BY_RECOVERY if request.recovery else ADDED, ledger)
+                if request.deferred:
+                    request.connection.deferred.setdefault(ledger, set()).add(request.entry)
+        elif request.kind == FORCE:
+            for entry in request.forced if is_ok else ():
                 observer.forced(bookie, ledger, entry)
         else:
-            if asked.fences and (is_ok or denies):
+            if request.fences and (is_ok or denies):
                 observer.fenced(bookie, ledger)
-                self._on_step(FENCED if asked.entry < 0 or denies else READ_BY_RECOVERY, ledger)
+                self._on_step(FENCED if request.entry < 0 or denies else READ_BY_RECOVERY, ledger)
             if denies:
-                observer.denied(bookie, ledger, asked.entry)
+                observer.denied(bookie, ledger, request.entry)
                 self._on_step(DENIED, ledger)

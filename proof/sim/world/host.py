@@ -107,7 +107,7 @@ class Host:
         self.frontend: Frontend | None = None
         self.workers: dict[Path, Worker] = {}
         self.is_up = False
-        self.wanted = True
+        self.should_run = True
         """True if its operator wants it to run."""
         self.accounted_at = 0.0
         """When the supervisor last accounted for possible losses of disks."""
@@ -168,11 +168,11 @@ class Host:
     def start(self) -> None:
         """Starts the bookie, unless it runs."""
         self._starting = None
-        if self.supervisor is not None or not self.wanted:
+        if self.supervisor is not None or not self.should_run:
             return
-        told, self.on_start = self.on_start, None
-        if told is not None:
-            told()
+        callback, self.on_start = self.on_start, None
+        if callback is not None:
+            callback()
         self.left_clean = False
         process = self.process("supervisor")
         process.on_death.append(self._supervisor_died)
@@ -190,12 +190,12 @@ class Host:
         mismatch = False
         try:
             self.left_clean = await supervisor.run() == 0
-            process.say("has stopped")
+            process.note("has stopped")
         except CookieMismatchError as error:
-            process.say("does not start: %s", error)
+            process.note("does not start: %s", error)
             mismatch = True
         except BkboxError as error:
-            process.say("does not start: %s: %s", type(error).__name__, error)
+            process.note("does not start: %s: %s", type(error).__name__, error)
         if mismatch:
             await self._repair_cookies(process, files)
         process.die("it has ended")
@@ -208,10 +208,10 @@ class Host:
             plan = cookies.plan_of(evidence)
             if plan.refusal is None:
                 for step in plan.steps:
-                    process.say("cookie repair: %s", step)
+                    process.note("cookie repair: %s", step)
                 await cookie_repair.execute(evidence, store, files)
         except (MetadataError, DiskError) as error:
-            process.say("cookie repair: %s", error)
+            process.note("cookie repair: %s", error)
 
     def _count_death(self, process: Process) -> None:
         """Counts a crash: the death of one process, or of all of them at once."""
@@ -224,9 +224,9 @@ class Host:
         self.supervisor = None
         self.is_up = False
         self.kill(_ORPHANS)
-        told, self.on_down = self.on_down, None
-        if told is not None:
-            told()
+        callback, self.on_down = self.on_down, None
+        if callback is not None:
+            callback()
         self.start_in(self.plan.again_s * self.rng.uniform(0.2, 1.0))
 
     def start_in(self, delay: float) -> None:
@@ -338,7 +338,7 @@ class Host:
 
     def vouches(self, ledger: int) -> set[int] | None:
         """The entries of a ledger on any running worker; None if one has the ledger in limbo."""
-        held: set[int] = set()
+        entries: set[int] = set()
         for worker in self.workers.values():
             if worker.store is None:
                 continue
@@ -346,8 +346,8 @@ class Host:
             if state is not None and state.limbo:
                 return None
             for first, last in worker.store.entries(ledger):
-                held.update(range(first, last + 1))
-        return held
+                entries.update(range(first, last + 1))
+        return entries
 
     def keeps_fence(self, ledger: int) -> bool:
         """True if any running worker has the ledger fenced."""

@@ -43,11 +43,11 @@ class SimIndex(MemoryStore):
     def lose_host(self, rng: random.Random, *, bare: bool = False) -> SimIndex:
         """The index after the loss of its host; ``bare``: nothing unflushed survives."""
         left = SimIndex()
-        kept = dict(self._flushed)
+        flushed = dict(self._flushed)
         for changes in self._since[: 0 if bare else rng.randint(0, len(self._since))]:
-            _apply(kept, changes)
-        left._flushed = kept
-        MemoryStore.write(left, kept)
+            _apply(flushed, changes)
+        left._flushed = flushed
+        MemoryStore.write(left, flushed)
         return left
 
 

@@ -43,10 +43,10 @@ class _Left:
     """The frames of a sending without a response; replaces what the kernel keeps."""
 
     def __init__(self) -> None:
-        self.answered: set[int] = set()
+        self.completed: set[int] = set()
 
     def is_open(self, slot: int) -> bool:
-        return slot not in self.answered
+        return slot not in self.completed
 
 
 class SimPool(BookiePool):
@@ -205,18 +205,18 @@ class SimLink:
             return
         reach.network.send(connection.there, frontend.process, frontend.take, connection, frames)
 
-    def answered(self, connection: Connection, answers: list[tuple[int, bytes]]) -> None:
+    def on_responses(self, connection: Connection, responses: list[tuple[int, bytes]]) -> None:
         """Takes responses from a connection."""
         if connection is not self._connection:
             return
-        for number, frame in answers:
+        for number, frame in responses:
             found = self._waiting.pop(number, None)
             if found is None:
                 continue  # answered before, or timed out
             item, index = found
             body = memoryview(frame)[4:]
             if isinstance(item, AddSend):
-                cast(_Left, item.owed).answered.add(index)
+                cast(_Left, item.owed).completed.add(index)
                 item.complete(index, index, code_of(body), connection.number)
             else:
                 item.end(self._decode(body, connection.number).reply)
@@ -226,9 +226,9 @@ class SimLink:
     def _time_is_up(self, item: Request | AddSend) -> None:
         self._end(item, NoResponse.TIMEOUT)
 
-    def _end(self, item: Request | AddSend, answer: NoResponse) -> None:
+    def _end(self, item: Request | AddSend, status: NoResponse) -> None:
         self._forget(item)
-        item.fail(answer)
+        item.fail(status)
 
     def _forget(self, item: Request | AddSend) -> None:
         timer = self._timers.pop(item, None)

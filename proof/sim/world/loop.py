@@ -109,17 +109,17 @@ class Scheduler:
                     process.die("it was told to crash here")
                 except Exception as error:  # noqa: BLE001 - a defect, whatever it is
                     self.failures.append(f"{process.name}: {type(error).__name__}: {error}")
-                    self.say(process.name, "%s", traceback.format_exc())
+                    self.note(process.name, "%s", traceback.format_exc())
                     self.stopped = True
                 if done is not None and done():
                     return
         finally:
             events._set_running_loop(None)
 
-    def say(self, who: str, what: str, *args: object) -> None:
+    def note(self, source: str, what: str, *args: object) -> None:
         """Adds a line to the trace; ``what`` is formatted with ``args``."""
         if self.trace is not None:
-            self.trace.append((self.now, who, what % args if args else what))
+            self.trace.append((self.now, source, what % args if args else what))
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         self._tasks.append(task)
@@ -134,9 +134,9 @@ class Scheduler:
         """
         for process in self.processes:
             process.dead = True
-        nobody = Process(self, "nobody")
+        idle = Process(self, "nobody")
         hook, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
-        events._set_running_loop(nobody._as_loop)
+        events._set_running_loop(idle._as_loop)
         try:
             while self._tasks:
                 tasks, self._tasks = self._tasks, []
@@ -176,7 +176,7 @@ class Process:
             return
         self.dead = True
         self.why_dead = why
-        self.scheduler.say(self.name, "dies: %s", why)
+        self.scheduler.note(self.name, "dies: %s", why)
         for call in self.on_death:
             call()
 
@@ -190,8 +190,8 @@ class Process:
         self.scheduler.keep(task)
         return task
 
-    def say(self, what: str, *args: object) -> None:
-        self.scheduler.say(self.name, what, *args)
+    def note(self, what: str, *args: object) -> None:
+        self.scheduler.note(self.name, what, *args)
 
     # ---- asyncio's interface of an event loop -----------------------------------------------------
 

@@ -58,7 +58,7 @@ class StoreState:
         self.marks = Marks(scheduler)
         self.next_ledger = 0
         self.down_until = 0.0
-        self.lose_answers = 0
+        self.lose_responses = 0
         self.stale_s = 0.0
         self.delay_s = (0.0005, 0.002)
 
@@ -78,7 +78,7 @@ class StoreState:
         stored = Versioned(metadata, version)
         ledger = metadata.ledger_id
         self.ledgers.setdefault(ledger, []).append((self.scheduler.now, stored))
-        self.scheduler.say(
+        self.scheduler.note(
             "metadata", "ledger %d version %d: %s", ledger, version, _SeenState(metadata)
         )
         self.observer.stored_metadata(
@@ -97,7 +97,7 @@ class StoreState:
     def remove(self, ledger: int) -> None:
         if self.ledgers.pop(ledger, None) is not None:
             self.deleted.add(ledger)
-            self.scheduler.say("metadata", "ledger %d is deleted", ledger)
+            self.scheduler.note("metadata", "ledger %d is deleted", ledger)
             self.observer.deleted(ledger)
             self._tell(ledger)
 
@@ -127,16 +127,16 @@ class _SeenState:
 class StaleView(MetadataStore):
     """One process's connection."""
 
-    def __init__(self, truth: StoreState, process: Process, *, is_late: bool = False) -> None:
-        """``is_late``: its reads may be ``stale_s`` old."""
+    def __init__(self, truth: StoreState, process: Process, *, is_stale: bool = False) -> None:
+        """``is_stale``: its reads may be ``stale_s`` old."""
         self._truth = truth
-        self._is_late = is_late
+        self._is_stale = is_stale
         self._process = process
         self._seen: dict[int, int] = {}
         self._fresh_from = 0.0
         self._registration: SimRegistration | None = None
 
-    async def _way(self) -> None:
+    async def _request_delay(self) -> None:
         """The delay of one way to the store or back."""
         truth = self._truth
         if truth.is_down:
@@ -145,45 +145,45 @@ class StaleView(MetadataStore):
         least, mean = truth.delay_s
         await asyncio.sleep(least + truth.scheduler.rng.expovariate(1.0) * mean)
 
-    async def _answer(self) -> None:
+    async def _response_delay(self) -> None:
         """The way back of a write's response."""
         truth = self._truth
-        if truth.lose_answers:
-            truth.lose_answers -= 1
-            truth.scheduler.say("metadata", "an answer for %s never arrives", self._process.name)
+        if truth.lose_responses:
+            truth.lose_responses -= 1
+            truth.scheduler.note("metadata", "an answer for %s never arrives", self._process.name)
             await asyncio.sleep(_OUTAGE_S)
             raise MetadataUnavailableError("no answer from the metadata store")
-        await self._way()
+        await self._request_delay()
 
     async def instance_id(self) -> str:
-        await self._way()
+        await self._request_delay()
         return INSTANCE_ID
 
     # ---- ledgers --------------------------------------------------------------------------------
 
     async def new_ledger_id(self) -> LedgerId:
-        await self._way()
+        await self._request_delay()
         self._truth.next_ledger += 1
         return LedgerId(self._truth.next_ledger)
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
-        await self._way()
+        await self._request_delay()
         if self._truth.newest(metadata.ledger_id) is not None:
             raise LedgerExistsError(f"ledger {metadata.ledger_id} exists already")
         stored = self._truth.put(metadata, 0)
-        await self._answer()
+        await self._response_delay()
         return stored
 
     async def read_ledger(
         self, ledger: LedgerId, *, linearizable: bool = False
     ) -> Versioned[LedgerMetadata]:
-        await self._way()
+        await self._request_delay()
         truth = self._truth
         versions = truth.ledgers.get(ledger)
         if not versions:
             raise NoSuchLedgerError(f"there is no ledger {ledger}")
         found = versions[-1][1]
-        if self._is_late and not linearizable and truth.stale_s and len(versions) > 1:
+        if self._is_stale and not linearizable and truth.stale_s and len(versions) > 1:
             # As it was at any time since then; a version seen before is a bound as well.
             since = max(self._fresh_from, truth.scheduler.now - truth.stale_s)
             at_least = self._seen.get(ledger, 0)
@@ -193,41 +193,41 @@ class StaleView(MetadataStore):
             )
             found = versions[truth.scheduler.rng.randint(first, len(versions) - 1)][1]
         self._seen[ledger] = max(found.version, self._seen.get(ledger, 0))
-        await self._way()
+        await self._request_delay()
         return found
 
     async def write_ledger(
         self, metadata: LedgerMetadata, expected_version: int
     ) -> Versioned[LedgerMetadata]:
-        await self._way()
+        await self._request_delay()
         found = self._truth.newest(metadata.ledger_id)
         if found is None:
             raise NoSuchLedgerError(f"there is no ledger {metadata.ledger_id}")
         if not self._truth.compare(found, expected_version):
-            await self._way()
+            await self._request_delay()
             raise VersionConflictError(
                 f"ledger {metadata.ledger_id} is at version {found.version}, not {expected_version}"
             )
         stored = self._truth.put(replace(metadata, creator_token=0), found.version + 1)
-        await self._answer()
+        await self._response_delay()
         self._seen[metadata.ledger_id] = stored.version
         return stored
 
     async def delete_ledger(self, ledger: LedgerId) -> None:
-        await self._way()
+        await self._request_delay()
         self._truth.remove(ledger)
-        await self._answer()
+        await self._response_delay()
 
     async def ledger_ranges(self) -> AsyncIterator[list[LedgerId]]:
-        await self._way()
+        await self._request_delay()
         self._fresh_from = self._truth.scheduler.now
         ledgers = sorted(self._truth.ledgers)
         for start in range(0, len(ledgers), RANGE_LEDGERS_MAX):
-            await self._way()
+            await self._request_delay()
             yield [LedgerId(each) for each in ledgers[start : start + RANGE_LEDGERS_MAX]]
 
     async def ended_ledgers(self) -> list[LedgerId]:
-        await self._way()
+        await self._request_delay()
         stored = self._truth.ledgers.items()
         return sorted(LedgerId(each) for each, now in stored if losses_of(now[-1][1].value))
 
@@ -241,7 +241,7 @@ class StaleView(MetadataStore):
             while True:
                 changed.clear()
                 try:
-                    await self._way()
+                    await self._request_delay()
                     yield self._truth.newest(ledger)
                 except MetadataUnavailableError:
                     changed.set()
@@ -251,11 +251,13 @@ class StaleView(MetadataStore):
 
     @property
     def under_replication(self) -> UnderReplication:
-        return SimUnderReplication(self._truth.marks, self._process, self._way, self._answer)
+        return SimUnderReplication(
+            self._truth.marks, self._process, self._request_delay, self._response_delay
+        )
 
     @property
     def maintenance_windows(self) -> MaintenanceWindows:
-        return SimMaintenanceWindows(self._truth.marks, self._way, self._answer)
+        return SimMaintenanceWindows(self._truth.marks, self._request_delay, self._response_delay)
 
     @property
     def logs(self) -> LogLists:
@@ -264,45 +266,45 @@ class StaleView(MetadataStore):
     # ---- cookies --------------------------------------------------------------------------------
 
     async def read_cookie(self, bookie: BookieId) -> Versioned[bytes] | None:
-        await self._way()
+        await self._request_delay()
         return self._truth.cookies.get(bookie)
 
     async def write_cookie(
         self, bookie: BookieId, cookie: bytes, expected_version: int | None
     ) -> Versioned[bytes]:
-        await self._way()
+        await self._request_delay()
         found = self._truth.cookies.get(bookie)
         if (None if found is None else found.version) != expected_version:
             raise VersionConflictError(f"the cookie of {bookie} is another one")
         stored = Versioned(cookie, 0 if found is None else found.version + 1)
         self._truth.cookies[bookie] = stored
-        await self._answer()
+        await self._response_delay()
         return stored
 
     async def delete_cookie(self, bookie: BookieId) -> None:
-        await self._way()
+        await self._request_delay()
         self._truth.cookies.pop(bookie, None)
 
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
-        await self._way()
+        await self._request_delay()
         return dict(self._truth.cookies)
 
     # ---- records of disks -----------------------------------------------------------------------
 
     async def read_disk_record(self, bookie: BookieId) -> Versioned[bytes] | None:
-        await self._way()
+        await self._request_delay()
         return self._truth.disk_records.get(bookie)
 
     async def write_disk_record(
         self, bookie: BookieId, record: bytes, expected_version: int | None
     ) -> Versioned[bytes]:
-        await self._way()
+        await self._request_delay()
         found = self._truth.disk_records.get(bookie)
         if (None if found is None else found.version) != expected_version:
             raise VersionConflictError(f"the record of the disks of {bookie} is another one")
         stored = Versioned(record, 0 if found is None else found.version + 1)
         self._truth.disk_records[bookie] = stored
-        await self._answer()
+        await self._response_delay()
         return stored
 
     # ---- registration ---------------------------------------------------------------------------
@@ -310,7 +312,7 @@ class StaleView(MetadataStore):
     async def register(
         self, bookie: BookieId, service_info: ServiceInfo, *, read_only: bool
     ) -> Registration:
-        await self._way()
+        await self._request_delay()
         before = self._truth.registered.get(bookie)
         if before is not None and not before.process.dead and before.process is not self._process:
             raise OperatorError(f"bookie {bookie} is registered by a process that is alive")
@@ -319,7 +321,7 @@ class StaleView(MetadataStore):
         return made
 
     async def bookies(self) -> dict[BookieId, RegisteredBookie]:
-        await self._way()
+        await self._request_delay()
         return {
             bookie: RegisteredBookie(found.read_only, found.service_info)
             for bookie, found in sorted(self._truth.registered.items())

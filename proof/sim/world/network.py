@@ -50,8 +50,8 @@ class Network:
         self.garbling: dict[str, float] = {}
         """Probability that a host sends an entry with a wrong bit."""
 
-    def send(self, way: Route, process: Process, call: Callable[..., object], *args: Any) -> None:
-        hosts = way.hosts
+    def send(self, route: Route, process: Process, call: Callable[..., object], *args: Any) -> None:
+        hosts = route.hosts
         if hosts in self.cut:
             self._counts["messages cut off"] += 1
             return
@@ -63,40 +63,40 @@ class Network:
         if loss and self._random() < loss:
             self._counts["messages lost"] += 1
             return
-        self._deliver(way, process, call, args)
+        self._deliver(route, process, call, args)
         if self.double and self._random() < self.double:
             self._counts["messages doubled"] += 1
-            self._deliver(way, process, call, args)
+            self._deliver(route, process, call, args)
 
     def _deliver(
-        self, way: Route, process: Process, call: Callable[..., object], args: Any
+        self, route: Route, process: Process, call: Callable[..., object], args: Any
     ) -> None:
         least, mean = self.delay_s
         if self.slow:
-            mean += self.slow.get(way.hosts, 0.0)
+            mean += self.slow.get(route.hosts, 0.0)
         when = self._scheduler.now + least + self._expo(1.0) * mean
         if self.in_order:
-            when = way.last = max(when, way.last)
+            when = route.last = max(when, route.last)
         self._scheduler.at(when, process, call, args)
 
-    def cut_for(self, seconds: float, ways: set[tuple[str, str]]) -> None:
+    def cut_for(self, seconds: float, routes: set[tuple[str, str]]) -> None:
         """Cuts these directions, pairs of from and to, for a while."""
-        self.cut |= ways
-        self._process.after(seconds, self.cut.difference_update, ways)
+        self.cut |= routes
+        self._process.after(seconds, self.cut.difference_update, routes)
 
-    def lose_for(self, seconds: float, way: tuple[str, str], probability: float) -> None:
+    def lose_for(self, seconds: float, route: tuple[str, str], probability: float) -> None:
         """One direction loses messages with this probability, for a while."""
-        self.leaky[way] = probability
-        self._process.after(seconds, self.leaky.pop, way, None)
+        self.leaky[route] = probability
+        self._process.after(seconds, self.leaky.pop, route, None)
 
-    def lose_next(self, way: tuple[str, str]) -> None:
+    def lose_next(self, route: tuple[str, str]) -> None:
         """The next message in this direction is lost."""
-        self.next_lost.add(way)
+        self.next_lost.add(route)
 
-    def slow_for(self, seconds: float, way: tuple[str, str], mean_s: float) -> None:
+    def slow_for(self, seconds: float, route: tuple[str, str], mean_s: float) -> None:
         """Messages in this direction are delayed, for a while."""
-        self.slow[way] = mean_s
-        self._process.after(seconds, self.slow.pop, way, None)
+        self.slow[route] = mean_s
+        self._process.after(seconds, self.slow.pop, route, None)
 
     def garbles(self, host: str) -> bool:
         """True if the entry that a host is about to send gets a wrong bit."""

@@ -63,7 +63,7 @@ class Repair:
         )
         self._order = order
         self._cluster = host.cluster
-        self._store = StaleView(host.cluster.truth, self.process, is_late=True)
+        self._store = StaleView(host.cluster.truth, self.process, is_stale=True)
         self._rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
         self._environment: Environment | None = None
         self._runner: LimboRepair | None = None
@@ -98,7 +98,7 @@ class Repair:
         try:
             await self._runner.serve_disk(disk)
         except BkboxError as error:
-            self.process.say("cannot ask a disk for its ledgers in limbo: %s", error)
+            self.process.note("cannot ask a disk for its ledgers in limbo: %s", error)
 
 
 class _NoStalls(Progress):
@@ -144,7 +144,7 @@ class SimSupervisor(Supervisor):
         host = self._host
         for disk in opened:
             host.cluster.counts[f"disk class: {disk.crash_class.value}"] += 1
-            host.cluster.scheduler.say(
+            host.cluster.scheduler.note(
                 host.name, "%s: %s: %s", disk.path, disk.crash_class.value, disk.reason
             )
         if len(opened) == len(self.disks) and not any(disk.may_have_lost for disk in self.disks):

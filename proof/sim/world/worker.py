@@ -42,7 +42,7 @@ from proof.sim.world.loop import Process
 _SLOT_BYTES = 128 << 10
 _TURN_S = 0.0001
 _WALL_MS = 1_700_000_000_000
-RESTED_S = 3.0
+IDLE_S = 3.0
 """Seconds without an append after which a disk counts as idle."""
 
 OpenIndex = Callable[[Path, bool, Process], SimIndex]
@@ -165,7 +165,7 @@ class SimFrontLink:
             full, self._full = self._full, []
             for slot in full:
                 for number, _count, frames in segments(memoryview(slot), len(slot)):
-                    self.frontend.answered(self.lane, number, bytes(frames))
+                    self.frontend.on_response(self.lane, number, bytes(frames))
 
 
 class Worker:
@@ -208,10 +208,10 @@ class Worker:
         """Called before a message of these types is handled; the result, which tells the observer, once it was."""
         self._awake = False
         self._poll_timer: Any = None
-        self._rest_timer: Any = None
+        self._idle_timer: Any = None
         self.opened_at = 0.0
         """When it had replayed its log."""
-        self._told_trouble = False
+        self._reported_failure = False
 
     def release(self) -> None:
         """Frees the memory of a dead process."""
@@ -258,7 +258,7 @@ class Worker:
         def done() -> None:
             if before is None or not before.limbo:
                 return
-            self.process.say("ledger %d leaves limbo", ledger)
+            self.process.note("ledger %d leaves limbo", ledger)
             with self.files.reads_succeed():
                 self._observer.left_limbo(
                     self.bookie_id, ledger, lambda entry: self._is_readable(ledger, entry)
@@ -271,7 +271,7 @@ class Worker:
 
         def done() -> None:
             for ledger in sorted(self._emptied(call, bookie) - before):
-                self.process.say("ledger %d is emptied", ledger)
+                self.process.note("ledger %d is emptied", ledger)
                 self._observer.emptied(self.bookie_id, ledger)
 
         return done
@@ -290,11 +290,11 @@ class Worker:
             return False
 
     @property
-    def has_told_trouble(self) -> bool:
+    def has_reported_failure(self) -> bool:
         """True if its supervisor knows that the disk failed."""
-        return self._told_trouble
+        return self._reported_failure
 
-    def is_resting(self, now: float) -> bool:
+    def is_idle(self, now: float) -> bool:
         """True if nothing has kept it for a while from bringing its disk into a state that proves itself."""
         store = self.store
         return (
@@ -303,7 +303,7 @@ class Worker:
             and store.failed_reason is None
             and not store.is_held
             and self.slowness == 1
-            and now - self.opened_at > RESTED_S
+            and now - self.opened_at > IDLE_S
         )
 
     def _open(self, order: messages.OpenDisk) -> Message:
@@ -312,11 +312,11 @@ class Worker:
             disk = self._open_once(order)
         except IndexDamagedError as error:
             rebuilt = str(error)
-            self.process.say("the index of %s is made anew: %s", order.path, error)
+            self.process.note("the index of %s is made anew: %s", order.path, error)
             self._rebuild(Path(order.path))
             disk = self._open_once(order)
         store, bookie, report = disk.store, disk.bookie, disk.report
-        self.process.say("replayed %s: %s", order.path, report)
+        self.process.note("replayed %s: %s", order.path, report)
         self.opened_at = self.process.scheduler.now
         self.store = store
         self._service = DiskService(
@@ -385,16 +385,16 @@ class Worker:
             self._awake = True
             self.process.after(_TURN_S, self._turn)
 
-    def _plan_rest(self) -> None:
+    def _plan_idle_step(self) -> None:
         service = self._service
-        if service is None or self._rest_timer is not None or self.process.dead:
+        if service is None or self._idle_timer is not None or self.process.dead:
             return
         wait_us = service.groups.idle_wait_us
         if wait_us is not None:
-            self._rest_timer = self.process.after(wait_us / 1e6 + 0.001, self._rest)
+            self._idle_timer = self.process.after(wait_us / 1e6 + 0.001, self._run_idle_step)
 
-    def _rest(self) -> None:
-        self._rest_timer = None
+    def _run_idle_step(self) -> None:
+        self._idle_timer = None
         if self._service is not None:
             if self._service.groups.idle_wait_us == 0:
                 self._service.groups.on_idle()
@@ -408,7 +408,7 @@ class Worker:
 
     def flush(self) -> None:
         """Sends all responses that are ready; reports trouble once."""
-        self._plan_rest()
+        self._plan_idle_step()
         self._tell_trouble()
         front, service = self.front, self._service
         if front is None or service is None or self.process.dead:
@@ -427,10 +427,10 @@ class Worker:
 
     def _tell_trouble(self) -> None:
         store = self.store
-        if store is None or store.failed_reason is None or self._told_trouble or self.process.dead:
+        if store is None or store.failed_reason is None or self._reported_failure or self.process.dead:
             return
-        self._told_trouble = True
-        self.process.say("the disk failed: %s", store.failed_reason)
+        self._reported_failure = True
+        self.process.note("the disk failed: %s", store.failed_reason)
         tell = getattr(self.process, "tell", None)
         if tell is not None:
             tell(messages.DiskFailed(reason=store.failed_reason))

@@ -1,7 +1,7 @@
 """Executes a plan of repair, ledger by ledger, with the code of autorecovery
 (bkbox/repair/replication/ledger_replicator.py).
 
-That code asks each bookie what it has and copies what is missing until nothing is. Here ``PlannedHoldings`` answers for
+That code asks each bookie what it has and copies what is missing until nothing is. Here ``PlannedHoldings`` reports for
 the bookies of the plan by reading the planned entries again. An entry that is present and right needs nothing. Any
 other entry is copied from a copy that passes the digest, and counts as done only when it is read back. Bookies that are
 gone are replaced in the metadata by compare-and-set, after the copies are made. Each ledger is first locked in the

@@ -1,8 +1,8 @@
 """Asynchronous generators within others.
 
 At its end an event loop closes all generators that it knows, all at once. An inner generator, which its outer
-generator closes, would be closed twice at the same time, which Python refuses with a RuntimeError. So the loop is not
-told of it.
+generator closes, would be closed twice at the same time, which Python refuses with a RuntimeError. So it is
+hidden from the loop.
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ class Inner(Generic[T]):
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=None, finalizer=None)
         try:
-            return self._items.__anext__()  # a generator looks at the hooks here, once
+            return self._items.__anext__()  # a generator reads the hooks here, once
         finally:
             sys.set_asyncgen_hooks(*hooks)

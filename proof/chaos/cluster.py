@@ -249,7 +249,7 @@ class Cluster(LocalCluster):
         self.bookies: list[Bookie] = []
         self.with_tmpfs = with_tmpfs
         self.keep = keep
-        """What is kept at the end: the whole folder, history and logs, or nothing."""
+        """Keeps at the end the whole folder, history and logs, or nothing."""
         self._rng = rng
 
     def __exit__(self, *error: object) -> None:

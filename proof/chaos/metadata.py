@@ -1,7 +1,7 @@
 """The embedded metadata store of a run: every change of it is observed, and now and then it is unavailable.
 
 Triggers in the file itself write each change of a ledger into a table of this module, in the transaction that makes the
-change, in any process: so the history has all versions, with times before any client was told of them.
+change, in any process: so the history has all versions, with times before any client read them.
 """
 
 from __future__ import annotations

@@ -70,19 +70,19 @@ class Check:
         """The writer has appended an entry."""
 
     def acknowledged(self, ledger: int, entry: int) -> str | None:
-        """The writer was told that the entry is in the ledger; with deferred sync that is no promise yet."""
+        """The writer got a success for the entry; with deferred sync that is no promise yet."""
 
     def confirmed(self, ledger: int, last: int) -> str | None:
         """The writer was promised that the ledger has all entries up to this one."""
 
     def ended(self, client: str, ledger: int, last: int) -> str | None:
-        """A client that closed or recovered the ledger was told that it ends there."""
+        """A client closed or recovered the ledger, and it ends there."""
 
     def found(self, client: str, ledger: int, entry: int, payload: bytes) -> str | None:
         """A reader received an entry."""
 
     def absent(self, client: str, ledger: int, entry: int) -> str | None:
-        """A reader was told that there is no such entry."""
+        """A reader got NO_SUCH_ENTRY."""
 
     def heard_lac(self, reader: str, ledger: int, lac: int) -> str | None:
         """One handle of a reader has learnt this LAC."""

@@ -1,4 +1,4 @@
-"""Promised entries can be read: no reader is ever told that there is no such entry, and in the end it is there.
+"""Promised entries can be read: no reader ever gets NO_SUCH_ENTRY for one, and in the end it can be read.
 
 It holds while fewer bookies than the ack quorum have lost it; the fault injector keeps within that.
 """

@@ -33,7 +33,7 @@ _CORRECTIONS = {
     "first-holder": "first_holder",
 }
 _STATE_BYTES = 56
-"""What a state takes at most, while the table of those that were seen grows (proof/model/exploration.py)."""
+"""Upper bound on the bytes of a state, while the table of those that were seen grows (proof/model/exploration.py)."""
 
 _WINDOWS = {status.value: status for status in WINDOWS}
 

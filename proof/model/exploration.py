@@ -37,7 +37,7 @@ Order = tuple[int, ...]
 
 
 class Model(Protocol):
-    """The questions to a model; it must answer the same to the same question."""
+    """The model of a search; equal calls must return equal results."""
 
     def effects(self, rule: int, upper: int, lower: int) -> Effects:
         """The effects of a rule that sees these words through its masks."""
@@ -372,7 +372,7 @@ class Exploration:
                 self._renamed_parts.put(client_order, part, number)
         return number
 
-    # ---- answers of the model -------------------------------------------------------------------
+    # ---- effects and outcomes -------------------------------------------------------------------
 
     def _learn_effects(self, memo: Memo, rule: int, upper: int, lower: int) -> int:
         """Stores a rule's effects; returns their place in the program: their number, and for each the two differences,

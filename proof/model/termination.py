@@ -5,7 +5,7 @@ takes as many plain negatives as leave no ack quorum outside. If no message is l
 ledger stays in recovery for ever.
 
 The question is put as a search for a state in which a recovery has closed the ledger although that many bookies are in
-limbo: an exhausted search without one is an answer about all behaviours.
+limbo: an exhausted search without one covers all behaviours.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The outstanding responses of one connection for one ledger are a sequence of *slots* in the order of sending. A slot
 has a key: the entry id in version 2, the transaction id in version 3. Bookies mostly respond in order, so the next
-slot is tried first. Equal keys (an entry that was sent again) are answered in the order of sending.
+slot is tried first. Equal keys (an entry that was sent again) get their responses in the order of sending.
 
 Layout of the response of version 2: length 4, packet header 4, code 4, ledger 8, entry 8. Version 3: v3_fast_path.py.
 """
@@ -185,7 +185,7 @@ def match_v2(
     """Match responses of version 2 from data[start] on; returns the offset of the first frame that is not a response
     to an add.
 
-    ``adds``: the outstanding adds, by ledger. ``found`` receives the answered slots, with the code's number in
+    ``adds``: the outstanding adds, by ledger. ``found`` receives the slots with a response, with the code's number in
     version 2. Raises FrameError for a response to no request; matches before it count.
     """
     runs = _Runs(found)

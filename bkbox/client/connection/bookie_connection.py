@@ -2,7 +2,7 @@
 
 Nothing is sent twice on this level. The next request after a loss connects again. Requests made while connecting wait
 for the connection. Requests made within the back-off after a failed attempt fail at once (NOT_REACHED). Each request
-ends in exactly one Reply: a failure is an answer too, as the state machines of bkbox/protocol require.
+ends in exactly one Reply: a failure is a Reply too, as the state machines of bkbox/protocol require.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ class BookieLink:
                 self._connecting = loop.create_task(self._connect())
 
     def refuse(self) -> None:
-        """From now on, answer everything with NOT_REACHED."""
+        """From now on, every request ends with NOT_REACHED."""
         self._closed = True
 
     async def close(self) -> None:
-        """Answer everything outstanding and close the connection."""
+        """End every outstanding request and close the connection."""
         self.refuse()
         if self._sweep is not None:
             self._sweep.cancel()

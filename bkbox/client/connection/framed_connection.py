@@ -2,7 +2,7 @@
 
 The frames of one event-loop turn leave in one write. Under backpressure from the socket they wait here, by reference,
 not as copies in the transport's buffer. The window of each writer bounds them. Responses are read into one buffer,
-which grows to the largest response. A lost connection answers everything outstanding on it (CONNECTION_LOST).
+which grows to the largest response. A lost connection ends every request outstanding on it (CONNECTION_LOST).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Driver:
     ) -> None:
         """``wait_until``: event-loop time up to which bookies may delay the response to a long poll."""
         self.in_flight_bytes = 0
-        """Bytes of all adds handed over and not answered, each copy counted, plus ADD_OVERHEAD_BYTES each."""
+        """Bytes of all adds handed over and without a response, each copy counted, plus ADD_OVERHEAD_BYTES each."""
         self._last_adds: dict[BookieId, tuple[SendAdds, EntryId]] = {}
         self._packer: AddPacker | None = None
         self._handle = handle
@@ -157,7 +157,7 @@ class Driver:
         return outcomes
 
     def note_slow(self) -> None:
-        """Mark the bookies as slow that have not answered a read of an entry yet."""
+        """Mark the bookies as slow with a read of an entry in flight."""
         for bookie in self._reads.values():
             if bookie is not None:
                 self._access.pool.health.slow(bookie)
@@ -365,7 +365,7 @@ async def run(
     speculate_s: float | None = None,
     wait_s: float = 0.0,
 ) -> Outcome:
-    """Run a machine to its outcome, and until all its adds were answered. Raises the error of a Failed.
+    """Run a machine to its outcome, and until all its adds have a response. Raises the error of a Failed.
 
     ``speculate_s``: tell the machine whenever no response came for so many seconds. ``wait_s``: seconds for which
     bookies may delay the responses to long polls.

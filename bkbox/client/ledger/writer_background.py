@@ -1,12 +1,12 @@
 """Background work of a ledger's writer: it retries failed bookies, and tells readers its LAC.
 
 - While members of the ensemble are failed and were not replaced, each is retried after a pause, with the last add it
-  was sent. Only if it accepts that add is the machine told. A bookie that lost its host fences its open ledgers when
-  it starts, and must not end the writer by that. (A recovery by another client fences the other bookies too, and they
-  will report it.)
-- The explicit LAC is for readers of an idle writer: no later entry has told the bookies. It is sent at the interval
-  that the options give, if it has changed, to the bookies of the entry that it names, and again until an ack quorum
-  of them has it. A failure does no harm.
+  was sent. Only if it accepts that add does the machine get an event. A bookie that lost its host fences its open
+  ledgers when it starts, and must not end the writer by that. (A recovery by another client fences the other bookies
+  too, and they will report it.)
+- The explicit LAC is for readers of an idle writer: no later entry carries it to the bookies. It is sent at the
+  interval that the options give, if it has changed, to the bookies of the entry that it names, and again until an ack
+  quorum of them has it. A failure does no harm.
 """
 
 from __future__ import annotations

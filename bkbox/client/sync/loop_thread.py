@@ -45,7 +45,7 @@ class LoopThread:
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine in the loop. Raises HandleClosedError, ForkedError."""
         try:
-            with self._closing:  # work started before the loop is told to end is ended there
+            with self._closing:  # work started before the loop is stopped ends there
                 self._must_be_usable()
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
         except BaseException:

@@ -118,7 +118,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """A connection that begins and ends transactions only when told to."""
+    """A connection that begins and ends transactions only by explicit statements."""
     address = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=rw"
     connection = sqlite3.connect(address, uri=True, isolation_level=None)
     try:

@@ -261,7 +261,7 @@ class Connection:
         self._client._data_watchers.pop(path, None)
         if self.connected:
             request = RemoveDataWatches(path)
-            # Answered 'no watcher' if it has fired meanwhile: it is gone in either case.
+            # The response is 'no watcher' if it has fired meanwhile: it is gone in either case.
             self._client._call(request, self._handler.async_result())
 
     def _fire(self, event_type: str, path: str | None) -> None:

@@ -1,8 +1,8 @@
-"""Entries that go on to another bookie as they came: out of the answer to a batch read, into frames of adds.
+"""Entries that go on to another bookie as they came: out of the response to a batch read, into frames of adds.
 
-An entry is header (ledger, entry, LAC, length), digest and payload (wire/digest.py). In the answer each stands after
+An entry is header (ledger, entry, LAC, length), digest and payload (wire/digest.py). In the response each stands after
 its size in 4 bytes; in a frame of version 2 after the length of the frame, the packet header and the master key
-(wire/v2.py). Functions take the whole body of the answer, which has passed clientreads.check_sizes, and where the
+(wire/v2.py). Functions take the whole body of the response, which has passed clientreads.check_sizes, and where the
 entries begin in it.
 """
 

@@ -2,11 +2,11 @@
 and copies what is missing here from the other bookies.
 
 Writers go on without a bookie that is killed or stopped, or one of whose disks is out of service, as long as an ack
-quorum responds: what was written meanwhile is missing here. One pass looks at every ledger that names this bookie.
-Ledgers that it cannot finish are looked at again, with back-off:
+quorum responds: what was written meanwhile is missing here. One pass compares every ledger that names this bookie.
+Ledgers that it cannot finish are compared again, with back-off:
 
 - An open ledger that names this bookie in its last ensemble. Of its last fragment only entries up to the LAC are known,
-  and the newest may be on their way here: an entry counts as missing if two looks miss it. The ledger is followed until
+  and the newest may be in flight: an entry counts as missing if two comparisons miss it. The ledger is followed until
   it is closed, or until entries arrive here again and none before them is missing.
 - One that this bookie reports nothing about: it is in limbo, or its disk is out of service.
 - One with missing entries that no other bookie returned.
@@ -47,7 +47,7 @@ from bkbox.wire.metadata.loss import losses_of
 
 _AT_ONCE = 32
 _LIST_BYTES = 4_096
-"""What a list of entries costs the disk, in bytes, about."""
+"""Approximate disk reads for a list of entries, in bytes."""
 
 _LEDGERS_AT_ONCE = 1_000
 _POLL_INTERVAL_S = 0.5
@@ -55,8 +55,8 @@ _POLL_INTERVAL_S = 0.5
 
 @dataclass(slots=True)
 class _Unfinished:
-    """A ledger that is looked at again. ``absent``: entries that the last look missed; ``highest``: the last one that
-    it expected and found; ``unknown``: why nothing was learnt.
+    """A ledger that is compared again. ``absent``: entries that the last comparison missed; ``highest``: the last one
+    that it expected and found; ``unknown``: why nothing was learnt.
     """
 
     absent: Sequence[range] = ()
@@ -89,7 +89,7 @@ class CopiesCheck:
 
     @property
     def left(self) -> int:
-        """The number of ledgers that have to be looked at again."""
+        """The number of ledgers that have to be compared again."""
         return len(self._left)
 
     @property
@@ -102,7 +102,7 @@ class CopiesCheck:
         await bounded_gather(map(LedgerId, ledgers), self._once, _AT_ONCE)
 
     async def compare_due(self) -> None:
-        """Compare the ledgers that are due again, and say what is waited for. Raises JobCancelledError."""
+        """Compare the ledgers that are due again, and set the job's step. Raises JobCancelledError."""
         now_s = self._environment.monotonic_s()
         await self.compare([each for each, state in self._left.items() if state.due_s <= now_s])
         absent = sum(bool(each.absent) for each in self._left.values())
@@ -145,7 +145,7 @@ class CopiesCheck:
         self._left[ledger] = after
 
     async def _compared(self, ledger: LedgerId, before: _Unfinished | None) -> _Unfinished | None:
-        """One look, with its errors; None once the ledger needs none any more."""
+        """One comparison, with its errors; None once the ledger needs no other."""
         try:
             after = await self._compare(ledger, before)
         except JobCancelledError:
@@ -260,7 +260,7 @@ async def check_copies(
 ) -> None:
     """The job. ``ledgers``: only these; ``all``: also closed ones that were complete and have not changed since.
 
-    It ends when no ledger has to be looked at again; or once a disk came into service meanwhile: the next one begins
+    It ends when no ledger has to be compared again; or once a disk came into service meanwhile: the next one begins
     anew.
     """
     disks = dict(environment.disks)

@@ -169,7 +169,7 @@ class QuotaWatch:
         else:
             self._owners[ledger] = sys.intern(owner_of(found.value))
 
-    # ---- what is said -------------------------------------------------------------------------------
+    # ---- report ------------------------------------------------------------------------------------
 
     def _send(self, owned: Mapping[str, _Owned]) -> None:
         uses = self._quotas.evaluate({owner: its.bytes for owner, its in owned.items()})

@@ -1,4 +1,4 @@
-"""Logs under duelling writers, crashes, truncations, ledgers deleted by hand and a metadata store that loses answers.
+"""Logs under duelling writers, crashes, truncations, ledgers deleted by hand and a metadata store that loses responses.
 
 The real code of bkbox/client/log runs on simulated time over fake_ledgers.py. ``python -m proof.sim.logs --seeds N``
 runs N seeds and reports violations; ``--break NAME`` removes one safeguard, which must be detected. The properties are

@@ -341,7 +341,7 @@ class Program:
                 self.cluster.counts["copies named by hand"] += 1
                 pool, ledger = client.pool, metadata.ledger_id
                 bookie = BookieId(target.name)
-                for entry in entries:  # the observer is told of each result
+                for entry in entries:  # the observer gets each result
                     await pool.read(bookie, ledger, EntryId(entry), None)
         finally:
             self.cluster.copying[target.name] -= 1

@@ -216,7 +216,7 @@ class Disk:
         self.durable_names: dict[str, dict[str, File]] = {str(root): {}}
         self.mounted = True
         self.mounts = 1
-        """How often it was mounted."""
+        """Number of mounts."""
         self.sync_failed = False
         """True if a sync has failed, so that the kernel counts pages as written that are not."""
         self.is_failing = False

@@ -2,7 +2,7 @@
 and slots.
 
 A request goes to the worker of its ledger's disk with the number of its message in place of a connection's, by which
-the response finds its way back. Requests that a worker leaves without a response are answered as the real front-end
+the response goes back. Requests that a worker leaves without a response get one as the real front-end
 does. Every response that leaves is shown to the checks.
 """
 

@@ -260,7 +260,9 @@ class Client:
         access = self._access(found.value, password)
         return await LedgerInspector(access, found.value, found.version).inspect()
 
-    async def ender(self, ledger: int, password: bytes | None = None, *, plug: bool) -> ForceClose:
+    async def force_close(
+        self, ledger: int, password: bytes | None = None, *, plug: bool
+    ) -> ForceClose:
         """A ForceClose, which ends a ledger that recovery cannot close, with loss accepted. Raises as
         ``inspect_ledger``.
         """

@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 async def bounded_gather(
-    items: Iterable[S], do: Callable[[S], Awaitable[T]], at_once: int
+    items: Iterable[S], do: Callable[[S], Awaitable[T]], concurrency: int
 ) -> list[T]:
-    """The results of ``do``, in the order of the items, with at most ``at_once`` in flight. The first error cancels
+    """The results of ``do``, in the order of the items, with at most ``concurrency`` in flight. The first error cancels
     the rest and is raised.
     """
     numbered = enumerate(items)
@@ -23,7 +23,7 @@ async def bounded_gather(
         for number, item in numbered:
             results[number] = await do(item)
 
-    workers = [asyncio.ensure_future(some()) for _ in range(at_once)]
+    workers = [asyncio.ensure_future(some()) for _ in range(concurrency)]
     try:
         await asyncio.gather(*workers)
     finally:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from bkbox.base.host.files import HostFiles
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
-from proof.cli.model_check import _room
+from proof.cli.model_check import _states_limit
 from tests.harness.documents import document
 
 
@@ -79,11 +79,11 @@ def test_not_exhausted() -> None:
 
 
 def test_there_is_memory_for_what_is_searched(tmp_path: Path) -> None:
-    assert (_room(HostFiles()) or 0) > 100_000
-    assert _room(HostFiles(tmp_path)) is None
+    assert (_states_limit(HostFiles()) or 0) > 100_000
+    assert _states_limit(HostFiles(tmp_path)) is None
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "meminfo").write_text("MemFree: 1 kB\nMemAvailable:   5600 kB\n")
-    assert _room(HostFiles(tmp_path)) == 102_400
+    assert _states_limit(HostFiles(tmp_path)) == 102_400
 
 
 def test_termination() -> None:

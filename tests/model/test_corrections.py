@@ -27,7 +27,7 @@ def recovering(phase: Phase, **changes: Any) -> Client:
 
 
 def answered(code: Code, entry: int = 1, body: int = 0) -> ActorView:
-    answer = Message(Kind.ANSWER, 0, entry, body, code=code)
+    answer = Message(Kind.RESPONSE, 0, entry, body, code=code)
     return ActorView(fenced=True, mail=((answer, THERE),))
 
 
@@ -137,7 +137,7 @@ def test_d9_a_negative_answer_says_which_entry_it_is_about() -> None:
 def test_first_holder_one_bookie_that_has_the_entry_is_enough() -> None:
     options = replaced(BASE, ack_quorum=2)
     client = recovering(Phase.AWAITING, has=0b10, body=1)
-    part = ActorView(mail=((Message(Kind.ANSWER, 0, 1, 0, code=Code.NO_SUCH_ENTRY), THERE),))
+    part = ActorView(mail=((Message(Kind.RESPONSE, 0, 1, 0, code=Code.NO_SUCH_ENTRY), THERE),))
 
     def phases(first_holder: bool) -> set[Phase]:
         rules = replaced(Corrections(), first_holder=first_holder)

@@ -108,7 +108,7 @@ def end(
 
     async def one(ledger: LedgerId) -> None:
         async with connect(metadata) as client:
-            ender = await client.ender(ledger, password, plug=plug)
+            ender = await client.force_close(ledger, password, plug=plug)
             plan, inspection = await ender.plan()
             if dry_run and output != "table":
                 print_document(_ending(plan, inspection), output)

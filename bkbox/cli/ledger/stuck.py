@@ -82,7 +82,7 @@ async def end_stuck(found: StuckLedgers, at_ms: int, by: str, run: str) -> Stuck
     failed: list[LedgerLeft] = []
     for stuck, plan in zip(found.stuck, planned.ledgers, strict=True):
         try:
-            done = await stuck.ender.end(stuck.plan, at_ms, by, run)
+            done = await stuck.force_close.end(stuck.plan, at_ms, by, run)
         except BkboxError as error:
             if isinstance(error, MetadataUnavailableError) and not (losses or recovered):
                 raise

@@ -56,22 +56,22 @@ cdef class OutstandingAdds:
 @cython.final
 cdef class _Runs:
     cdef list found
-    cdef OutstandingAdds owed
+    cdef OutstandingAdds outstanding
     cdef long long first
     cdef long long last
     cdef int code
 
-    cdef void add(self, OutstandingAdds owed, long long slot, int code)
+    cdef void add(self, OutstandingAdds outstanding, long long slot, int code)
 
     cdef void end(self)
 
 
-@cython.locals(runs=_Runs, owed=OutstandingAdds, ledger="long long", entry="long long", slot="long long")
+@cython.locals(runs=_Runs, outstanding=OutstandingAdds, ledger="long long", entry="long long", slot="long long")
 cpdef Py_ssize_t match_v2(
     const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end, dict adds, list found
 ) except -1
 
-@cython.locals(runs=_Runs, owed=OutstandingAdds, ledger="long long", size=Py_ssize_t, slot="long long")
+@cython.locals(runs=_Runs, outstanding=OutstandingAdds, ledger="long long", size=Py_ssize_t, slot="long long")
 cpdef Py_ssize_t match_v3(
     const unsigned char[::1] data,
     Py_ssize_t start,

@@ -150,29 +150,29 @@ class OutstandingAdds:
 class _Runs:
     """Collects consecutive slots with the same code into tuples (owed, first slot, last slot, code)."""
 
-    __slots__ = ("code", "first", "found", "last", "owed")
+    __slots__ = ("code", "first", "found", "last", "outstanding")
 
     def __init__(self, found: list[tuple[OutstandingAdds, int, int, int]]) -> None:
         self.found = found
-        self.owed: OutstandingAdds | None = None
+        self.outstanding: OutstandingAdds | None = None
         self.first = 0
         self.last = 0
         self.code = 0
 
-    def add(self, owed: OutstandingAdds, slot: int, code: int) -> None:
-        if owed is self.owed and slot == self.last + 1 and code == self.code:
+    def add(self, outstanding: OutstandingAdds, slot: int, code: int) -> None:
+        if outstanding is self.outstanding and slot == self.last + 1 and code == self.code:
             self.last = slot
             return
         self.end()
-        self.owed = owed
+        self.outstanding = outstanding
         self.first = slot
         self.last = slot
         self.code = code
 
     def end(self) -> None:
-        if self.owed is not None:
-            self.found.append((self.owed, self.first, self.last, self.code))
-        self.owed = None
+        if self.outstanding is not None:
+            self.found.append((self.outstanding, self.first, self.last, self.code))
+        self.outstanding = None
 
 
 def match_v2(
@@ -189,22 +189,22 @@ def match_v2(
     version 2. Raises FrameError for a response to no request; matches before it count.
     """
     runs = _Runs(found)
-    owed = None
+    outstanding = None
     ledger = -1
     while (
         end - start >= _V2_ADD_RESPONSE_BYTES
         and memory.u32(data, start) == _V2_LENGTH
         and memory.u16(data, start + 4) == _V2_ADD
     ):
-        if owed is None or memory.i64(data, start + 12) != ledger:
+        if outstanding is None or memory.i64(data, start + 12) != ledger:
             ledger = memory.i64(data, start + 12)
-            owed = adds.get(ledger)
-        slot = -1 if owed is None else owed.pop(memory.i64(data, start + 20))
-        if slot < 0 or owed is None:
+            outstanding = adds.get(ledger)
+        slot = -1 if outstanding is None else outstanding.pop(memory.i64(data, start + 20))
+        if slot < 0 or outstanding is None:
             runs.end()
             entry = memory.i64(data, start + 20)
             raise FrameError(f"a response without a request: add of entry {entry}, ledger {ledger}")
-        runs.add(owed, slot, memory.i32(data, start + 8))
+        runs.add(outstanding, slot, memory.i32(data, start + 8))
         start += _V2_ADD_RESPONSE_BYTES
     runs.end()
     return start
@@ -220,7 +220,7 @@ def match_v3(
 ) -> int:
     """The same for plain responses of version 3, with its codes. A response to no request is left for the caller."""
     runs = _Runs(found)
-    owed = None
+    outstanding = None
     ledger = -1
     while end - start > _PREFIX:
         size = memory.i32(data, start)
@@ -228,15 +228,15 @@ def match_v3(
             break
         if response.parse(data, start + _PREFIX, start + _PREFIX + size) != _V3_ADD:
             break
-        if owed is None or response.ledger != ledger:
+        if outstanding is None or response.ledger != ledger:
             ledger = response.ledger
-            owed = adds.get(ledger)
-        if owed is None:
+            outstanding = adds.get(ledger)
+        if outstanding is None:
             break
-        slot = owed.pop(response.txn)
+        slot = outstanding.pop(response.txn)
         if slot < 0:
             break
-        runs.add(owed, slot, response.code)
+        runs.add(outstanding, slot, response.code)
         start += _PREFIX + size
     runs.end()
     return start

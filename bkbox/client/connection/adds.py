@@ -225,7 +225,7 @@ class AddSend:
         "frames",
         "is_over",
         "left",
-        "owed",
+        "outstanding",
         "was_stalled",
     )
 
@@ -236,7 +236,7 @@ class AddSend:
         self.was_stalled = False
         self.left = len(frames.entries)
         """The number of frames without a response."""
-        self.owed: OutstandingAdds | None = None
+        self.outstanding: OutstandingAdds | None = None
         self.first_slot = 0
         self.is_over = False
         self._on_response = on_response
@@ -245,16 +245,16 @@ class AddSend:
     def last_slot(self) -> int:
         return self.first_slot + len(self.frames.entries) - 1
 
-    def enlist(self, owed: OutstandingAdds) -> None:
-        """Register the frames as sent, or about to be, after everything in ``owed``."""
-        self.owed = owed
-        self.first_slot = owed.tail
+    def enlist(self, outstanding: OutstandingAdds) -> None:
+        """Register the frames as sent, or about to be, after everything in ``outstanding``."""
+        self.outstanding = outstanding
+        self.first_slot = outstanding.tail
         keys = self.frames.keys
         if isinstance(keys, range):
-            owed.push(keys[0], len(keys))
+            outstanding.push(keys[0], len(keys))
         else:
-            owed.push_each(tuple(keys))
-        owed.sends.append(self)
+            outstanding.push_each(tuple(keys))
+        outstanding.sends.append(self)
 
     def complete(
         self, first_slot: int, last_slot: int, status: RequestStatus, connection: int
@@ -274,7 +274,7 @@ class AddSend:
         begin = -1
         slots = range(self.first_slot, self.last_slot + 1)
         for index, slot in enumerate(slots):
-            is_open = self.owed is None or self.owed.is_open(slot)
+            is_open = self.outstanding is None or self.outstanding.is_open(slot)
             if is_open and begin < 0:
                 begin = index
             if not is_open and begin >= 0:

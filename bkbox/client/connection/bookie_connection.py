@@ -71,20 +71,20 @@ class BookieLink:
     def __init__(
         self,
         bookie: BookieId,
-        lane: RequestPriority,
+        priority: RequestPriority,
         resolve: Resolve,
         options: ClientOptions,
         rng: random.Random,
-        turn_end: FlushBatcher,
+        flush_batcher: FlushBatcher,
         greeting: ClientHandshake | None = None,
     ) -> None:
         """``greeting``: how connections begin; None: with the first request."""
         self._bookie = bookie
         self._greeting = greeting
-        self._lane = lane
+        self._lane = priority
         self._resolve = resolve
         self._options = options
-        self._turn_end = turn_end
+        self._turn_end = flush_batcher
         self._backoff = new_backoff(options, rng)
         self._not_before = 0.0
         self._connections = 0
@@ -155,7 +155,7 @@ class BookieLink:
         delay_s = now - self._sweep.when()
         self._sweep = None
         left = inf
-        for item in self._backlog if stream is None else [*stream.waiting.items()]:
+        for item in self._backlog if stream is None else [*stream.pending.items()]:
             if item.is_over:
                 continue
             if item.deadline <= now and delay_s > _STALL_S and not item.was_stalled:
@@ -168,7 +168,7 @@ class BookieLink:
             if stream is not None:
                 stream.forget(item)
         if stream is not None:
-            stream.waiting.tidy()
+            stream.pending.tidy()
         if left < inf:
             self._sweep_at(left)
 
@@ -225,13 +225,13 @@ class BookieLink:
 
     def _new_stream(self) -> FramedConnection:
         self._connections += 1
-        waiting = PendingRequests(
+        pending = PendingRequests(
             numbered=self._lane in (RequestPriority.V2_BATCH, RequestPriority.V3)
         )
         decode = _DECODE[self._lane]
         frame_bytes_max = self._options.frame_bytes_max
         return FramedConnection(
-            self._connections, decode, waiting, frame_bytes_max, self._turn_end, self._lost
+            self._connections, decode, pending, frame_bytes_max, self._turn_end, self._lost
         )
 
     def _lost(self, stream: FramedConnection) -> None:

@@ -38,19 +38,19 @@ class FramedConnection(asyncio.BufferedProtocol):
         self,
         number: int,
         decode: Decode,
-        waiting: PendingRequests,
+        pending: PendingRequests,
         frame_bytes_max: int,
-        turn_end: FlushBatcher,
+        flush_batcher: FlushBatcher,
         on_lost: Callable[[FramedConnection], None],
     ) -> None:
         self.closed = asyncio.get_running_loop().create_future()
         self.has_received = False
-        self.waiting = waiting
+        self.pending = pending
         self._number = number
         self._decode = decode
         self._on_lost = on_lost
         self._frame_bytes_max = frame_bytes_max
-        self._turn_end = turn_end
+        self._turn_end = flush_batcher
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._outbox: deque[Request | AddSend] = deque()
@@ -62,14 +62,14 @@ class FramedConnection(asyncio.BufferedProtocol):
     # ---- out ------------------------------------------------------------------------------------
 
     def send(self, item: Request | AddSend) -> None:
-        self.waiting.add(item)
+        self.pending.add(item)
         self._outbox.append(item)
         self._turn_end.write(self._flush)
 
     def forget(self, item: Request | AddSend) -> None:
         """Note that a request timed out."""
-        self.waiting.forget(item)
-        if self.waiting.forgotten > _FORGOTTEN_MAX:
+        self.pending.forget(item)
+        if self.pending.forgotten > _FORGOTTEN_MAX:
             self.abort()
 
     def abort(self) -> None:
@@ -95,7 +95,7 @@ class FramedConnection(asyncio.BufferedProtocol):
                     break
                 item = self._outbox.popleft()
                 if item.is_over:
-                    self.waiting.withdraw(item)
+                    self.pending.withdraw(item)
                     continue
                 self._unsent = memoryview(item.frame)
                 item.frame = b""
@@ -121,7 +121,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         end = whole_frames(data, 0, filled, self._frame_bytes_max)
         start = 0
         while start < end:
-            start = self.waiting.match_adds(data, start, end, self._number)
+            start = self.pending.match_adds(data, start, end, self._number)
             if start < end:
                 start = self._receive_frame(data, start)
         self.has_received = self.has_received or end > 0
@@ -132,7 +132,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         end: int = start + PREFIX_BYTES + size
         # A copy: replies outlive the buffer's contents.
         body = memoryview(bytes(data[start + PREFIX_BYTES : end]))
-        self.waiting.complete(*self._decode(body, self._number), self._number)
+        self.pending.complete(*self._decode(body, self._number), self._number)
         return end
 
     def _grow_buffer(self, end: int) -> None:
@@ -169,6 +169,6 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._outbox.clear()
         self._unsent = memoryview(b"")
-        self.waiting.end_all()
+        self.pending.end_all()
         self._on_lost(self)
         self.closed.set_result(None)

@@ -74,7 +74,7 @@ class BookiePool:
         self._resolve = resolve
         self._options = options
         self._rng = rng
-        self.turn_end = FlushBatcher()
+        self.flush_batcher = FlushBatcher()
         self.health = BookieHealth(_now, options.quarantine_failures, options.quarantine_s)
         self._links: dict[tuple[BookieId, RequestPriority], BookieLink] = {}
         self._numbers = Numbers()
@@ -120,8 +120,8 @@ class BookiePool:
         """Send adds; ``needs_v3`` if the packer was made for deferred sync, or for adds with a sync. Those share
         their connection with ``force``.
         """
-        lane = RequestPriority.V3 if self._is_v3 or needs_v3 else RequestPriority.V2
-        self._link(bookie, lane).send(AddSend(frames, on_response), self._options.add_timeout_s)
+        priority = RequestPriority.V3 if self._is_v3 or needs_v3 else RequestPriority.V2
+        self._link(bookie, priority).send(AddSend(frames, on_response), self._options.add_timeout_s)
 
     def add(self, bookie: BookieId, add: Add) -> asyncio.Future[Reply]:
         """Send one add."""
@@ -274,8 +274,8 @@ class BookiePool:
         """
         return self.health.quarantined() | frozenset(
             bookie
-            for (bookie, lane), link in self._links.items()
-            if lane is not RequestPriority.V2_BATCH and link.suspect
+            for (bookie, priority), link in self._links.items()
+            if priority is not RequestPriority.V2_BATCH and link.suspect
         )
 
     async def close(self) -> None:
@@ -299,19 +299,19 @@ class BookiePool:
             wait_s + self._options.read_timeout_s,
         )
 
-    def _link(self, bookie: BookieId, lane: RequestPriority) -> BookieLink:
-        link = self._links.get((bookie, lane))
+    def _link(self, bookie: BookieId, priority: RequestPriority) -> BookieLink:
+        link = self._links.get((bookie, priority))
         if link is None:
             link = BookieLink(
                 bookie,
-                lane,
+                priority,
                 self._resolve,
                 self._options,
                 self._rng,
-                self.turn_end,
+                self.flush_batcher,
                 self._greeting,
             )
-            self._links[bookie, lane] = link
+            self._links[bookie, priority] = link
             if self._is_closed:
                 link.refuse()
         return link

@@ -160,10 +160,10 @@ class PendingRequests:
         if isinstance(item, Request):
             self._by_key.setdefault(item.key, deque()).append(item)
             return
-        owed = self.adds.get(item.frames.ledger_id)
-        if owed is None:
-            owed = self.adds[item.frames.ledger_id] = OutstandingAdds()
-        item.enlist(owed)
+        outstanding = self.adds.get(item.frames.ledger_id)
+        if outstanding is None:
+            outstanding = self.adds[item.frames.ledger_id] = OutstandingAdds()
+        item.enlist(outstanding)
 
     def withdraw(self, item: Request | AddSend) -> None:
         """Remove a request that ended before it was sent; no response will come."""
@@ -173,10 +173,10 @@ class PendingRequests:
             queue.remove(item)
             if not queue:
                 del self._by_key[item.key]
-        elif item.owed is not None:
+        elif item.outstanding is not None:
             self.forgotten -= item.left
             item.left = 0
-            item.owed.close(item.first_slot, item.last_slot)
+            item.outstanding.close(item.first_slot, item.last_slot)
 
     def forget(self, item: Request | AddSend) -> None:
         """Mark a request as timed out; it keeps its place."""
@@ -186,12 +186,12 @@ class PendingRequests:
         """All requests without a response."""
         for queue in self._by_key.values():
             yield from queue
-        for owed in self.adds.values():
-            yield from owed.sends
+        for outstanding in self.adds.values():
+            yield from outstanding.sends
 
     def tidy(self) -> None:
         """Drop what is kept for ledgers that are no longer written."""
-        self.adds = {ledger: owed for ledger, owed in self.adds.items() if owed.sends}
+        self.adds = {ledger: outstanding for ledger, outstanding in self.adds.items() if outstanding.sends}
 
     # ---- responses ------------------------------------------------------------------------------
 
@@ -207,22 +207,22 @@ class PendingRequests:
                 start = add_responses.match_v2(data, start, end, self.adds, found)
         finally:
             unknown = None
-            for owed, first, last, number in found:
+            for outstanding, first, last, number in found:
                 code = code_from_v3(number) if self._numbered else code_from_v2(number)
                 if code is None:  # they get no other response, and the connection ends
                     unknown = number
-                    self._complete_adds(owed, first, last, NoResponse.CONNECTION_LOST, 0)
+                    self._complete_adds(outstanding, first, last, NoResponse.CONNECTION_LOST, 0)
                 else:
-                    self._complete_adds(owed, first, last, code, connection)
+                    self._complete_adds(outstanding, first, last, code, connection)
             found.clear()
         if unknown is not None:
             raise FrameError(f"a response with the unknown code {unknown}")
         return start
 
     def _complete_adds(
-        self, owed: OutstandingAdds, first: int, last: int, status: RequestStatus, connection: int
+        self, outstanding: OutstandingAdds, first: int, last: int, status: RequestStatus, connection: int
     ) -> None:
-        sends: deque[AddSend] = owed.sends
+        sends: deque[AddSend] = outstanding.sends
         for send in sends:
             if first > send.last_slot:
                 continue
@@ -258,10 +258,10 @@ class PendingRequests:
             return
         if number > MAX_ID:  # it was never given to a request
             return
-        for owed in self.adds.values():
-            slot = owed.pop(number)
+        for outstanding in self.adds.values():
+            slot = outstanding.pop(number)
             if slot >= 0:
-                self._complete_adds(owed, slot, slot, reply.status, connection)
+                self._complete_adds(outstanding, slot, slot, reply.status, connection)
                 return
 
     def end_all(self) -> None:

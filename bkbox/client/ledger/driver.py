@@ -80,7 +80,7 @@ class LedgerAccess:
 
 
 class Driver:
-    """Runs one machine: ``feed`` and ``post`` take events, ``step`` returns outcomes."""
+    """Runs one machine: ``send`` and ``post`` take events, ``step`` returns outcomes."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Driver:
         self._tasks: set[asyncio.Task[Event]] = set()
         self._crash: BaseException | None = None
 
-    def feed(self, event: Event) -> None:
+    def send(self, event: Event) -> None:
         """Have the machine handle an event now. Raises what the machine raises."""
         self.execute(self._handle(event))
 
@@ -152,7 +152,7 @@ class Driver:
         if self._crash is not None:
             raise self._crash
         while self._events:
-            self.feed(self._events.popleft())
+            self.send(self._events.popleft())
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 

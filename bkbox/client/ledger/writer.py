@@ -150,7 +150,7 @@ class LedgerWriter(ClosedAtEnd):
                     await self.drain()
                     first_to_come = pending.next_entry
                 entries.append(EntryId(pending.next_entry))
-                size += self._gather(payload)
+                size += self._enqueue(payload)
             if size:
                 futures.append(pending.new_future(size))
             size = 0
@@ -179,7 +179,7 @@ class LedgerWriter(ClosedAtEnd):
             pending.must_have_no_ids()
         if self._is_full():
             raise self._window_is_full()
-        return pending.new_future(self._gather(payload))
+        return pending.new_future(self._enqueue(payload))
 
     def _append_as(self, entry_id: int, payload: bytes) -> asyncio.Future[EntryId]:
         self._access.binding.check()
@@ -190,12 +190,12 @@ class LedgerWriter(ClosedAtEnd):
             raise self._window_is_full()
         if is_early:
             return pending.put_out_of_order(entry_id, self._checked(payload))
-        future = pending.new_future(self._gather(payload))
+        future = pending.new_future(self._enqueue(payload))
         pending.follow()
         self._space.set()  # one fewer is early
         return future
 
-    def _gather(self, payload: bytes) -> int:
+    def _enqueue(self, payload: bytes) -> int:
         """Queue an entry; returns its bytes in the window, for which ``new_future`` follows before anything else
         happens.
         """
@@ -203,7 +203,7 @@ class LedgerWriter(ClosedAtEnd):
             self._must_be_open()
         if not self._pending.gathered:
             self._access.binding.check()
-            self._access.pool.turn_end.gather(self._hand_over)
+            self._access.pool.flush_batcher.gather(self._hand_over)
         if type(payload) is not bytes or len(payload) > self._payload_bytes_max:
             payload = self._checked(payload)
         return self._pending.put(payload)
@@ -224,12 +224,12 @@ class LedgerWriter(ClosedAtEnd):
         """Send the queued entries."""
         queued = self._pending.pop_all()
         if queued and self._machine.failure is None:
-            self._feed(Append(queued))
+            self._send(Append(queued))
 
-    def _feed(self, event: Append | Force | Close) -> None:
+    def _send(self, event: Append | Force | Close) -> None:
         """Have the machine handle an event. An error ends the task, and fails every waiting caller."""
         try:
-            self._driver.feed(event)
+            self._driver.send(event)
         except Exception as error:  # noqa: BLE001 - the task raises it
             self._driver.crash(error)
 
@@ -252,7 +252,7 @@ class LedgerWriter(ClosedAtEnd):
         future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
         self._forces.append(future)
         self._hand_over()
-        self._feed(Force())
+        self._send(Force())
         return await future
 
     async def drain(self, *, entry_id: int | None = None) -> None:
@@ -314,7 +314,7 @@ class LedgerWriter(ClosedAtEnd):
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
             self._hand_over()
-            self._feed(Close())
+            self._send(Close())
         return await asyncio.shield(self._closing)
 
     async def abort(self) -> None:

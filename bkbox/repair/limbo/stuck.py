@@ -26,7 +26,7 @@ _LEDGERS_AT_ONCE = 8
 class StuckLedger:
     """A ledger that only an operator can end, and the consequences of that."""
 
-    ender: ForceClose
+    force_close: ForceClose
     plan: ForceClosePlan
     inspection: LedgerInspection
 
@@ -57,8 +57,8 @@ async def stuck_ledgers(client: Client, *, plug: bool) -> StuckLedgers:
                 waiting.append(found)
             if not found.forgotten:
                 return
-            ender = await client.ender(ledger, plug=plug)
-            plan, inspection = await ender.plan()
+            force_close = await client.force_close(ledger, plug=plug)
+            plan, inspection = await force_close.plan()
         except NoSuchLedgerError:
             return  # deleted since
         except MetadataUnavailableError:
@@ -67,7 +67,7 @@ async def stuck_ledgers(client: Client, *, plug: bool) -> StuckLedgers:
             unread.append((ledger, str(error)))
             return
         if plan.closes and not plan.nothing_to_do:
-            stuck.append(StuckLedger(ender, plan, inspection))
+            stuck.append(StuckLedger(force_close, plan, inspection))
 
     await bounded_gather([each async for each in client.ledgers()], inspect, _LEDGERS_AT_ONCE)
     return StuckLedgers(

@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_slots_are_taken_in_the_order_of_sending(steps: list[tuple[str, int, int]]) -> None:
-    owed = OutstandingAdds()
+    outstanding = OutstandingAdds()
     keys: list[int] = []
     by_key: dict[int, deque[int]] = defaultdict(deque)
 
@@ -39,26 +39,26 @@ def test_slots_are_taken_in_the_order_of_sending(steps: list[tuple[str, int, int
 
     for step, start, count in steps:
         if step == "push":
-            owed.push(start, count)
+            outstanding.push(start, count)
             sent(list(range(start, start + count)))
         elif step == "each":
             new = tuple(range(start, start + 3 * count, 3))
-            owed.push_each(new)
+            outstanding.push_each(new)
             sent(list(new))
         elif step == "close":
             first = min(start, len(keys))
             last = min(start + count, len(keys)) - 1
-            owed.close(first, last)
+            outstanding.close(first, last)
             for slot in range(first, last + 1):
                 if slot in by_key[keys[slot]]:
                     by_key[keys[slot]].remove(slot)
         else:
             for key in range(start, start + count):
                 expected = by_key[key].popleft() if by_key[key] else -1
-                assert owed.pop(key) == expected
-        assert owed.tail == len(keys)
+                assert outstanding.pop(key) == expected
+        assert outstanding.tail == len(keys)
     open_slots = {slot for slots in by_key.values() for slot in slots}
-    assert {slot for slot in range(len(keys)) if owed.is_open(slot)} == open_slots
+    assert {slot for slot in range(len(keys)) if outstanding.is_open(slot)} == open_slots
 
 
 def test_answers_of_version_2_come_as_runs() -> None:
@@ -87,19 +87,19 @@ def test_answers_of_version_2_come_as_runs() -> None:
 
 @pytest.mark.parametrize(("ledger", "entry"), [(1, 7), (2, 5)])
 def test_an_answer_of_version_2_that_nobody_asked_for(ledger: int, entry: int) -> None:
-    owed = OutstandingAdds()
-    owed.push(5, 2)
+    outstanding = OutstandingAdds()
+    outstanding.push(5, 2)
     frames = [v2.AddResponse(2, Code.EOK, 1, 5), v2.AddResponse(2, Code.EOK, ledger, entry)]
     data = b"".join(map(v2.encode_response, frames))
     found: list[tuple[OutstandingAdds, int, int, int]] = []
     with pytest.raises(FrameError, match=f"entry {entry}, ledger {ledger}"):
-        match_v2(data, 0, len(data), {1: owed}, found)
-    assert found == [(owed, 0, 0, 0)]
+        match_v2(data, 0, len(data), {1: outstanding}, found)
+    assert found == [(outstanding, 0, 0, 0)]
 
 
 def test_answers_of_version_3_come_as_runs() -> None:
-    owed = OutstandingAdds()
-    owed.push(1000, 5)
+    outstanding = OutstandingAdds()
+    outstanding.push(1000, 5)
     frames = [
         v3.encode_response(v3.AddResponse(1000, Code.EOK, 1, 5)),
         v3.encode_response(v3.AddResponse(1001, Code.EOK, 1, 6)),
@@ -109,10 +109,10 @@ def test_answers_of_version_3_come_as_runs() -> None:
     ]
     data = b"".join(frames)
     found: list[tuple[OutstandingAdds, int, int, int]] = []
-    end = match_v3(data, 0, len(data), {1: owed}, found, FastResponseV3())
+    end = match_v3(data, 0, len(data), {1: outstanding}, found, FastResponseV3())
     assert end == len(data) - len(frames[-1])
-    assert found == [(owed, 0, 1, 0), (owed, 3, 3, 504), (owed, 2, 2, 0)]
-    assert owed.is_open(4)
+    assert found == [(outstanding, 0, 1, 0), (outstanding, 3, 3, 504), (outstanding, 2, 2, 0)]
+    assert outstanding.is_open(4)
 
 
 @given(st.lists(st.integers(1, 40), max_size=8), st.integers(0, 60))

@@ -150,7 +150,7 @@ def test_a_ledger_is_ended_at_the_last_entry_found(tmp_path: Path) -> None:
                 forget(made.of(name), ledger, *range(6))
             forget(made.of("bookie-2"), ledger, 4, 5)
             made.of("bookie-2").limbo = False
-            ender = await client.ender(ledger, plug=False)
+            ender = await client.force_close(ledger, plug=False)
             plan, _ = await ender.plan()
             assert (plan.end, plan.nothing_to_do) == (3, "")
             assert (await client.metadata(ledger)).state is LedgerState.OPEN, (
@@ -179,7 +179,7 @@ def test_a_hole_ends_it_or_is_plugged(tmp_path: Path, plug: bool) -> None:
                 forget(made.of(name), ledger, *range(8))
             forget(made.of("bookie-2"), ledger, 3, 5, 6)
             # Without entry 6 and what came after it the highest LAC that anything proves is 6, of entry 7.
-            ender = await client.ender(ledger, plug=plug)
+            ender = await client.force_close(ledger, plug=plug)
             plan, _ = await ender.plan()
             assert [*plan.acknowledged] == [range(3, 4), range(5, 7)]
             assert plan.end == 7
@@ -213,9 +213,9 @@ def test_holes_of_a_closed_ledger_are_plugged_and_nothing_else_is_touched(tmp_pa
                 forget(bookie, ledger, 2)
                 bookie.lists = False
             with pytest.raises(NothingToEndError, match="--plug"):
-                ender = await client.ender(ledger, plug=False)
+                ender = await client.force_close(ledger, plug=False)
                 await ender.end((await ender.plan())[0], at_ms=0)
-            ender = await client.ender(ledger, plug=True)
+            ender = await client.force_close(ledger, plug=True)
             plan, _ = await ender.plan()
             assert [*plan.holes] == [range(2, 3)]
             done = await ender.end(plan, at_ms=0)
@@ -248,7 +248,7 @@ def test_entries_that_a_bookie_does_not_list_are_not_plugged(tmp_path: Path) -> 
             assert ending(survey.metadata, survey.reports, plug=True).holes, (
                 "reads at both ends only"
             )
-            ender = await client.ender(writer.ledger_id, plug=True)
+            ender = await client.force_close(writer.ledger_id, plug=True)
             plan, _ = await ender.plan()
             assert "every entry is found" in plan.nothing_to_do
 
@@ -259,7 +259,7 @@ def test_what_can_be_recovered_is_not_ended(tmp_path: Path) -> None:
     async def test() -> None:
         async with cluster(tmp_path) as made, made.client() as client:
             ledger = await written(made, client, 3)
-            ender = await client.ender(ledger, plug=False)
+            ender = await client.force_close(ledger, plug=False)
             plan, _ = await ender.plan()
             with pytest.raises(NothingToEndError, match="ledger recover"):
                 await ender.end(plan, at_ms=0)
@@ -275,7 +275,7 @@ def test_what_has_come_back_meanwhile_is_recovered_without_loss(tmp_path: Path) 
             await made.of("bookie-0").kill()
             await made.of("bookie-1").kill()
             made.of("bookie-2").ledgers[ledger].entries.pop(3)
-            ender = await client.ender(ledger, plug=False)
+            ender = await client.force_close(ledger, plug=False)
             plan, _ = await ender.plan()
             assert plan.end == 2
             await made.of("bookie-0").start()
@@ -293,7 +293,7 @@ def test_more_loss_than_was_agreed_to_ends_nothing(tmp_path: Path) -> None:
             ledger = await written(made, client, 4)
             for name in ("bookie-0", "bookie-1"):
                 forget(made.of(name), ledger, *range(4))
-            ender = await client.ender(ledger, plug=False)
+            ender = await client.force_close(ledger, plug=False)
             plan, _ = await ender.plan()
             assert plan.end == 3
             forget(made.of("bookie-2"), ledger, 3)
@@ -317,7 +317,7 @@ def test_what_is_plugged_is_recorded_before(
                 await made.every_copy_of(writer.metadata, 5)
             for bookie in made.bookies.values():
                 forget(bookie, writer.ledger_id, 2)
-            ender = await client.ender(writer.ledger_id, plug=True)
+            ender = await client.force_close(writer.ledger_id, plug=True)
             plan, _ = await ender.plan()
             write = ForceClose._write
 
@@ -346,7 +346,7 @@ def test_a_change_of_the_metadata_meanwhile_leaves_no_hole_plugged_without_a_rec
                 await made.every_copy_of(writer.metadata, 5)
             for bookie in made.bookies.values():
                 forget(bookie, writer.ledger_id, 2)
-            ender = await client.ender(writer.ledger_id, plug=True)
+            ender = await client.force_close(writer.ledger_id, plug=True)
             plan, _ = await ender.plan()
             read = ender._read
 

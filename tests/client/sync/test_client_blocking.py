@@ -166,7 +166,7 @@ def test_records_may_be_handed_over(tmp_path: Path) -> None:
         (
             sync.Client,
             asynchronous.Client,
-            "close ender inspect_ledger leave placer pool rng store",
+            "close force_close inspect_ledger leave placer pool rng store",
         ),
         (
             sync.LedgerWriter,

@@ -30,10 +30,10 @@ def check_adds(data: bytes) -> object:
 
 def _matched(kernel: SimpleNamespace, data: bytes, *, three: bool = False) -> object:
     answers = kernel.add_responses
-    owed = {ledger: answers.OutstandingAdds() for ledger in (1, 2)}
-    owed[1].push(5, 6)
-    owed[1].push_each((5, 9, 1 << 40))
-    owed[2].push(0, 2)
+    outstanding = {ledger: answers.OutstandingAdds() for ledger in (1, 2)}
+    outstanding[1].push(5, 6)
+    outstanding[1].push_each((5, 9, 1 << 40))
+    outstanding[2].push(0, 2)
     found: list[tuple[object, int, int, int]] = []
     area = exact(data)
     end: object = 0
@@ -41,14 +41,14 @@ def _matched(kernel: SimpleNamespace, data: bytes, *, three: bool = False) -> ob
     try:
         if three:
             plain = kernel.v3_fast_path.FastResponseV3()
-            end = answers.match_v3(area, 0, whole, owed, found, plain)
+            end = answers.match_v3(area, 0, whole, outstanding, found, plain)
         else:
-            end = answers.match_v2(area, 0, whole, owed, found)
+            end = answers.match_v2(area, 0, whole, outstanding, found)
     except FrameError as error:
         end = str(error)
-    slots = [(one is owed[1], slot) for one, a, b, _ in found for slot in range(a, b + 1)]
+    slots = [(one is outstanding[1], slot) for one, a, b, _ in found for slot in range(a, b + 1)]
     assert len(set(slots)) == len(slots), "one add was answered twice"
-    assert not any(owed[1 if first else 2].is_open(slot) for first, slot in slots)
+    assert not any(outstanding[1 if first else 2].is_open(slot) for first, slot in slots)
     if not three and isinstance(end, int):
         assert len(slots) == end // 28
     return end, sorted(slots), [code for *_, code in found]

@@ -65,7 +65,7 @@ class _Client:
 
     def __init__(self, lane: int) -> None:
         self._numbered = lane == 2
-        turn_end = FlushBatcher()
+        flush_batcher = FlushBatcher()
         self.ends: list[tuple[object, ...]] = []
         self._transport = _Transport()
         self.stream = FramedConnection(
@@ -73,7 +73,7 @@ class _Client:
             _LANES[lane],
             PendingRequests(numbered=self._numbered),
             _FRAME_MAX,
-            turn_end,
+            flush_batcher,
             lambda _stream: None,
         )
         self.stream.connection_made(self._transport)
@@ -86,7 +86,7 @@ class _Client:
         elif lane == 2:
             keys = [(operation, number) for number, operation in enumerate(Operation, 100)]
         self._asked = [(key, self._ask(key)) for key in keys]
-        turn_end._run()
+        flush_batcher._run()
 
     def _add(self, first: int, payloads: tuple[bytes, ...]) -> None:
         digests = DigestManager(_LEDGER, DigestType.CRC32C, b"")

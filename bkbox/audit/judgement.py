@@ -18,7 +18,7 @@ from typing import NamedTuple
 from bkbox.audit.rows import (
     Blocked,
     Divergent,
-    Ended,
+    ForceClosedLedger,
     Ledger,
     Limbo,
     MissingRange,
@@ -132,7 +132,7 @@ class Judgement:
     owner: OwnerBytes
     no_copy: list[NoCopy] = field(default_factory=list)
     blocked: list[Blocked] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[ForceClosedLedger] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
@@ -201,7 +201,7 @@ def classify_ledger(
         _no_copy(metadata, by_bookie, unreadable),
         _blocked(metadata, by_bookie),
         [
-            Ended(
+            ForceClosedLedger(
                 metadata.ledger_id,
                 record.at_ms,
                 record.by,

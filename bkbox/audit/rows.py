@@ -95,7 +95,7 @@ class Blocked(NamedTuple):
     gone: list[str]
 
 
-class Ended(NamedTuple):
+class ForceClosedLedger(NamedTuple):
     """A ledger that an operator closed with loss accepted, by its record (bkbox/wire/metadata/loss.py)."""
 
     ledger_id: int

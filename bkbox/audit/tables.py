@@ -115,7 +115,7 @@ ROWS: dict[str, type] = {
     "limbo": rows.Limbo,
     "no_copy": rows.NoCopy,
     "blocked": rows.Blocked,
-    "ended": rows.Ended,
+    "ended": rows.ForceClosedLedger,
     "ledgers": rows.Ledger,
     "copies_per_rack": rows.RackCopies,
     "bytes_per_owner": rows.OwnerBytes,

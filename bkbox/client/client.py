@@ -112,9 +112,9 @@ class Client:
         connections. If the event loop was closed, another one may call this. Raises ForkedError, WrongLoopError.
         """
         if not self._binding.outlived_its_loop:
-            self._binding.check_place()
+            self._binding.check_loop()
         self._binding.closed = True
-        left = [handle for handle in self._writers if not handle.was_left]
+        left = [handle for handle in self._writers if not handle.was_abandoned]
         for handle in tuple(self._writers):
             await handle.abort()
         if self._cleanups and not self._binding.outlived_its_loop:
@@ -353,13 +353,13 @@ class Client:
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
-            self.leave(self._delete_created(creating))
+            self.run_in_background(self._delete_created(creating))
             raise
 
     async def _delete_created(self, creating: asyncio.Future[Versioned[LedgerMetadata]]) -> None:
         await self._store.delete_ledger((await creating).value.ledger_id)
 
-    def leave(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the rest of a cancelled call in the background, for CLEANUP_S at most. ``close`` waits for it. A
         failure is logged.
         """

@@ -34,7 +34,7 @@ class LoopAffinity:
             raise HandleClosedError("the client is closed")
         self._must_be_this_loop(running)
 
-    def check_place(self) -> None:
+    def check_loop(self) -> None:
         """The same check, but a closed client is allowed: for calls that wait for a handle, or end it. Raises
         ForkedError, WrongLoopError.
         """

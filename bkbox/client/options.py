@@ -29,7 +29,7 @@ SECURITY = (
 """The options of reaching bookies and of authentication."""
 
 
-def be_known_as(values: Mapping[str, Any]) -> None:
+def set_process_defaults(values: Mapping[str, Any]) -> None:
     """Sets process-wide defaults for the options in SECURITY: for commands, which make clients in many places and are
     configured once.
     """

@@ -189,7 +189,7 @@ class Decommission:
                 ledgers=self._done + len(scan.ledgers),
                 entries=None if self._done else sum(each.entries for each in scan.ledgers),
             )
-            await self._pass_over(scan)
+            await self._replicate_all(scan)
             scan = await self.scan()
             self._refuse_if_stuck(scan)
             if scan.ledgers:
@@ -210,7 +210,7 @@ class Decommission:
 
     # ---- ledgers ----------------------------------------------------------------------------
 
-    async def _pass_over(self, scan: DecommissionScan) -> None:
+    async def _replicate_all(self, scan: DecommissionScan) -> None:
         now_s = self._now_s()
         due = [
             each.ledger

@@ -68,11 +68,11 @@ class _NoSpaceError(_BlockedError):
 async def drain(work: JobContext, environment: Environment, arguments: dict[str, str]) -> None:
     """The job. ``arguments``: ``disk``, a uuid."""
     drainer = _Drainer(work, environment, arguments["disk"])
-    await drainer.tell(messages.Draining(disk=drainer.disk, wanted=True))
+    await drainer.call(messages.Draining(disk=drainer.disk, wanted=True))
     try:
         await drainer.run()
     except JobCancelledError:
-        await drainer.tell(messages.Draining(disk=drainer.disk, wanted=False))
+        await drainer.call(messages.Draining(disk=drainer.disk, wanted=False))
         raise
 
 
@@ -84,7 +84,7 @@ class _Drainer:
         self._blocked: set[int] = set()
         self._moved = 0
 
-    async def tell(self, call: messages.Message) -> messages.Message:
+    async def call(self, call: messages.Message) -> messages.Message:
         """Call the supervisor. Raises the error it responds with."""
         if self._environment.supervisor is None:
             raise BugError("a drain needs the bookie whose disk it is")
@@ -180,7 +180,7 @@ class _Drainer:
         try:
             arrival = messages.StartImport(ledger=ledger, state=found.state, payload=found.payload)
             await target.call(arrival)
-            await self._bring_over(ledger, source, name, target, fd)
+            await self._transfer(ledger, source, name, target, fd)
         except (ConnectionLostError, LedgerNotMovedError) as error:
             if source.closed:
                 raise
@@ -191,15 +191,15 @@ class _Drainer:
             raise _BlockedError(f"{type(error).__name__}: {error}", _space_advice()) from error
         finally:
             os.close(fd)
-            await self._let_go(ledger, target)
+            await self._release(ledger, target)
 
-    async def _let_go(self, ledger: int, target: AsyncChannel) -> None:
+    async def _release(self, ledger: int, target: AsyncChannel) -> None:
         """Drop the copy on the target, unless the ledger is assigned to the target by now."""
         with suppress(BkboxError):
             await target.call(messages.CommitImport(ledger=ledger, commit=False))
 
     async def _target(self) -> tuple[str, AsyncChannel]:
-        found = await self.tell(messages.FindDisk(disk=self.disk))
+        found = await self.call(messages.FindDisk(disk=self.disk))
         assert isinstance(found, messages.DiskSpaceReply)
         if not found.disk:
             raise _NoSpaceError(found.why, _space_advice())
@@ -208,7 +208,7 @@ class _Drainer:
             raise _BlockedError("the disk that it would come to is not up yet", _AGAIN_ADVICE)
         return found.disk, target
 
-    async def _bring_over(
+    async def _transfer(
         self, ledger: int, source: AsyncChannel, name: str, target: AsyncChannel, fd: int
     ) -> None:
         why = "it is written faster than it can be copied"
@@ -218,7 +218,7 @@ class _Drainer:
             since = began
             if size > _FEW_BYTES:
                 continue
-            moved = await self.tell(
+            moved = await self.call(
                 messages.MoveLedger(ledger=ledger, source=self.disk, target=name, since=since)
             )
             assert isinstance(moved, messages.Moved)

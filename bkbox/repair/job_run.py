@@ -65,8 +65,8 @@ class JobRun:
         self._own_gate = asyncio.Lock()
         self._own = TokenBucket(None)
         self._now_s = monotonic_s
-        self._goes_on = asyncio.Event()
-        self._goes_on.set()
+        self._resumed = asyncio.Event()
+        self._resumed.set()
         self._cancelled = False
         self._progress = Progress(monotonic_s())
         self._turn_s = monotonic_s()
@@ -76,16 +76,16 @@ class JobRun:
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._goes_on.set()
+        self._resumed.set()
 
     def pause(self) -> None:
         if not self._cancelled:
-            self._goes_on.clear()
+            self._resumed.clear()
 
     def resume(self) -> None:
-        if not self._goes_on.is_set():
+        if not self._resumed.is_set():
             self._progress.resume_clock(self._now_s())
-            self._goes_on.set()
+            self._resumed.set()
 
     def limit(self, bytes_per_second: int) -> None:
         """Set the job's own rate limit, in bytes a second; 0: none."""
@@ -95,7 +95,7 @@ class JobRun:
         """The fields of a Job that report its progress."""
         now_s = self._now_s()
         state = JobState.BLOCKED if self._progress.is_blocked(now_s) else JobState.RUNNING
-        if not self._goes_on.is_set():
+        if not self._resumed.is_set():
             state = JobState.PAUSED
         idle_minutes = int((now_s - self._turn_s) / 60)
         values = self._progress.values(now_s)
@@ -121,7 +121,7 @@ class JobRun:
 
     async def _try(self, request: _JobControl) -> int | None:
         """Try to get a turn; None where a pause, a cancel or another limit came while it waited at the shared gate."""
-        await self._goes_on.wait()
+        await self._resumed.wait()
         if self._cancelled:
             raise JobCancelledError(f"job {self.number} was cancelled")
         if request.size:
@@ -138,7 +138,7 @@ class JobRun:
 
     @property
     def _may_go(self) -> bool:
-        return self._goes_on.is_set() and not self._cancelled
+        return self._resumed.is_set() and not self._cancelled
 
     async def _wait_for(self, wait_s: Callable[[float], float]) -> None:
         while self._may_go and (wait := wait_s(self._now_s())) > 0:

@@ -11,7 +11,7 @@ from bkbox.repair.decommission import decommission
 from bkbox.repair.drain import drain
 from bkbox.repair.limbo.job import repair_limbo
 from bkbox.repair.limbo.recovery import recover
-from bkbox.repair.replication.auditor import watch_over
+from bkbox.repair.replication.auditor import run_audits
 from bkbox.repair.replication.copies_check import check_copies
 from bkbox.repair.replication.replication_worker import replicate
 from bkbox.repair.space.compaction import compact
@@ -23,7 +23,7 @@ Code = Callable[[JobContext, Environment, dict[str, str]], Awaitable[None]]
 JOBS: dict[JobKind, Code] = {
     JobKind.DRAIN: drain,
     JobKind.LIMBO: repair_limbo,
-    JobKind.AUDIT: watch_over,
+    JobKind.AUDIT: run_audits,
     JobKind.CHECK: check_copies,
     JobKind.DECOMMISSION: decommission,
     JobKind.RECOVERY: recover,

@@ -97,7 +97,7 @@ class RepairProcess:
             quotas = QuotaWatch(environment, self._control.send)
             self._register(environment, scheduler, quotas)
             background = [
-                asyncio.ensure_future(scheduler.tell()),
+                asyncio.ensure_future(scheduler.send_reports()),
                 asyncio.ensure_future(scheduler.watch_foreground()),
                 asyncio.ensure_future(self._obey()),
                 asyncio.ensure_future(quotas.run()),  # after the disks whose orders have arrived

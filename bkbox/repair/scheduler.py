@@ -96,7 +96,7 @@ class Scheduler:
                 job.resume()
             case JobAction.RATE:
                 job.limit(order.bytes_per_second)
-        self._tell(job)
+        self._send_report(job)
 
     def configure(self, order: messages.Settings) -> None:
         """Apply a changed configuration."""
@@ -131,15 +131,15 @@ class Scheduler:
 
     # ---- beside the jobs ----------------------------------------------------------------------------
 
-    async def tell(self) -> None:
+    async def send_reports(self) -> None:
         """For ever: send reports that changed."""
         while True:
             await self._busy.wait()
             await asyncio.sleep(_REPORT_EVERY_S)
             for job in list(self._running.values()):
-                self._tell(job)
+                self._send_report(job)
 
-    def _tell(self, job: JobRun) -> None:
+    def _send_report(self, job: JobRun) -> None:
         values = job.report()
         if self._reported.get(job.number) != values:
             self._reported[job.number] = values

@@ -58,7 +58,7 @@ class FaultBudget:
             if restarts:
                 self._restarting.discard(bookie)
 
-    def is_sure(self, bookie: str) -> bool:
+    def is_unaffected(self, bookie: str) -> bool:
         """True if the bookie's own status is up to date."""
         return self._unsure[bookie] == 0
 

@@ -150,7 +150,7 @@ class Faults:
 
     async def _kill_supervisor(self, bookie: Bookie, planned: Planned) -> None:
         await bookie.kill_supervisor()
-        await self.bring_up(bookie)
+        await self.start_bookie(bookie)
 
     async def _kill_bookie(self, bookie: Bookie, planned: Planned) -> None:
         """Kills also in the middle of the start, once or twice."""
@@ -165,12 +165,12 @@ class Faults:
             self._history.end(
                 operation, "unknown", bookie=bookie.name, error="killed while it started"
             )
-        await self.bring_up(bookie)
+        await self.start_bookie(bookie)
 
     async def _restart(self, bookie: Bookie, planned: Planned) -> None:
         await self.stop_in_order(bookie)
         await self._for(planned.lasts_s)
-        await self.bring_up(bookie)
+        await self.start_bookie(bookie)
 
     async def _pause_child(self, role: str, bookie: Bookie, planned: Planned) -> None:
         found = bookie.children(role)
@@ -237,7 +237,7 @@ class Faults:
         try:
             await self._for(seconds)
         finally:
-            metadata.put_back(path)
+            metadata.restore(path)
 
     async def _lock_metadata(self, seconds: float) -> None:
         lock = metadata.Lock(self._cluster.metadata_file)
@@ -281,7 +281,7 @@ class Faults:
                 if tries + 1 == _COOKIE_TRIES:
                     raise
                 await asyncio.sleep(_START_PAUSE_S)
-        await self.bring_up(bookie)
+        await self.start_bookie(bookie)
 
     async def _must_refuse(self, bookie: Bookie) -> None:
         """Starts a bookie with an absent disk, which has to refuse."""
@@ -295,13 +295,13 @@ class Faults:
     async def _lose_trust(self, bookie: Bookie, planned: Planned) -> None:
         """The next start is an ordinary one again: ledgers in limbo stay there until they are repaired."""
         await bookie.kill()
-        await self.bring_up(bookie, {"strict_unclean_shutdown": "true"})
+        await self.start_bookie(bookie, {"strict_unclean_shutdown": "true"})
         await self._for(planned.lasts_s)
         if planned.seed % 2:
             await self.stop_in_order(bookie)
         else:
             await bookie.kill()
-        await self.bring_up(bookie)
+        await self.start_bookie(bookie)
 
     # ---- bookies that are restarted ---------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Faults:
             operation, "ok" if status == 0 else "refused", bookie=bookie.name, status=status
         )
 
-    async def bring_up(self, bookie: Bookie, settings: dict[str, str] | None = None) -> bool:
+    async def start_bookie(self, bookie: Bookie, settings: dict[str, str] | None = None) -> bool:
         """Starts the bookie, repeatedly if necessary; True if it is up."""
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
@@ -344,12 +344,12 @@ class Faults:
         deadline = time.monotonic() + timeout_s
         polls = 0
         while time.monotonic() < deadline:
-            if not self._budget.is_sure(bookie.name):
+            if not self._budget.is_unaffected(bookie.name):
                 polls = 0
             elif self._poller.has_failed_disk(bookie):
                 with self._budget.reserve(bookie.name, restarts=True):
                     await self.stop_in_order(bookie)
-                    await self.bring_up(bookie)
+                    await self.start_bookie(bookie)
             else:
                 polls = polls + 1 if await self._poller.poll(bookie) else 0
             if polls == _POLLS:

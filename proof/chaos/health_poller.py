@@ -14,7 +14,7 @@ _LOG_LINES = 12
 
 
 class HealthPoller:
-    """Polls the bookies (see the module). ``bring_back`` starts a bookie that ended."""
+    """Polls the bookies (see the module). ``restart`` starts a bookie that ended."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster = cluster
@@ -24,12 +24,10 @@ class HealthPoller:
         self.limbo = 0
         """Ledgers in limbo, by the bookies' last status."""
 
-    async def go_on(self, bring_back: Callable[[Bookie], Awaitable[None]]) -> None:
+    async def run(self, restart: Callable[[Bookie], Awaitable[None]]) -> None:
         """Polls until cancelled."""
         while True:
-            await asyncio.gather(
-                *(self._one(bookie, bring_back) for bookie in self._cluster.bookies)
-            )
+            await asyncio.gather(*(self._one(bookie, restart) for bookie in self._cluster.bookies))
             self.limbo = sum(status.limbo.ledgers for status in self._statuses.values())
             await asyncio.sleep(_EVERY_S)
 
@@ -55,13 +53,13 @@ class HealthPoller:
             and any(disk.state == "failed" for disk in status.disks)
         )
 
-    async def _one(self, bookie: Bookie, bring_back: Callable[[Bookie], Awaitable[None]]) -> None:
+    async def _one(self, bookie: Bookie, restart: Callable[[Bookie], Awaitable[None]]) -> None:
         if bookie.should_run and bookie.exit_status is not None:
             text = f"the supervisor ended with {bookie.exit_status}"
             tail = bookie.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
             self._history.note("ended", bookie=bookie.name, what="\n".join([text, *tail]))
             bookie.should_run = False
-            await bring_back(bookie)
+            await restart(bookie)
             return
         if bookie.should_run:
             await self.poll(bookie)

@@ -72,7 +72,7 @@ class Load:
         self._handles = 0
         self.stop = asyncio.Event()
 
-    async def go_on(self) -> None:
+    async def run(self) -> None:
         """Runs until ``stop``, and until all operations have ended; or until cancelled."""
         async with AsyncExitStack() as stack:
             clients = []

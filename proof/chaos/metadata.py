@@ -125,7 +125,7 @@ def hide(path: Path) -> None:
     path.rename(path.with_name(path.name + _HIDDEN))
 
 
-def put_back(path: Path) -> None:
+def restore(path: Path) -> None:
     """Puts the same file back under its name."""
     path.with_name(path.name + _HIDDEN).rename(path)
 

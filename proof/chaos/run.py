@@ -112,11 +112,11 @@ class _Run:
         cluster, history = self._cluster, self._history
         await cluster.make()
         self._changes = Changes(cluster.metadata_file, history)
-        up = await asyncio.gather(*map(self._faults.bring_up, cluster.bookies))
+        up = await asyncio.gather(*map(self._faults.start_bookie, cluster.bookies))
         if not all(up):
             raise ChaosError(f"not all bookies start: see the logs in {cluster.root}")
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._poller.go_on(self._bring_back))
+            watching = group.create_task(self._poller.run(self._restart))
             is_well = await self._hurt(group)
             await self._read_all()
             down = [bookie.name for bookie in cluster.bookies if bookie.pid is None]
@@ -136,7 +136,7 @@ class _Run:
         )
         load = Load(self._cluster.metadata, history, order.seed, plan.bookies)
         self._progress.phase, self._began = "load and faults", time.monotonic()
-        loading = group.create_task(load.go_on())
+        loading = group.create_task(load.run())
         asyncio.get_running_loop().call_later(order.seconds, self._stop.set)
         await self._faults.follow(planned, history.now)
         await self._stop.wait()
@@ -151,13 +151,13 @@ class _Run:
 
     async def _heal(self, bookie: Bookie) -> bool:
         if bookie.pid is None:
-            await self._bring_back(bookie)
+            await self._restart(bookie)
         return await self._faults.becomes_whole(bookie, _HEAL_S)
 
-    async def _bring_back(self, bookie: Bookie) -> None:
+    async def _restart(self, bookie: Bookie) -> None:
         if not self._budget.is_restarting(bookie.name):
             with self._budget.reserve(bookie.name, restarts=True):
-                await self._faults.bring_up(bookie)
+                await self._faults.start_bookie(bookie)
 
     async def _read_all(self) -> None:
         rng = random.Random(self._order.seed)  # noqa: S311

@@ -62,7 +62,7 @@ def test_one_fault_at_a_time_starts_a_bookie() -> None:
     budget = FaultBudget()
     with budget.reserve("bookie 1", restarts=True):
         assert budget.is_restarting("bookie 1")
-        assert not budget.is_sure("bookie 1")
+        assert not budget.is_unaffected("bookie 1")
         assert "started by another" in budget.objection(BY_NAME["kill-worker"], "bookie 1")
         assert budget.objection(BY_NAME["kill-bookie"], "bookie 2") == ""
     assert not budget.is_restarting("bookie 1")
@@ -72,8 +72,12 @@ def test_one_fault_at_a_time_starts_a_bookie() -> None:
 def test_a_bookie_that_is_paused_says_nothing_that_counts() -> None:
     budget = FaultBudget()
     with budget.reserve("bookie 1", pauses=True), budget.reserve("bookie 2"):
-        assert [budget.is_sure(f"bookie {number}") for number in (1, 2, 3)] == [False, True, True]
-    assert budget.is_sure("bookie 1")
+        assert [budget.is_unaffected(f"bookie {number}") for number in (1, 2, 3)] == [
+            False,
+            True,
+            True,
+        ]
+    assert budget.is_unaffected("bookie 1")
 
 
 def test_one_fault_at_a_time_has_the_metadata_store() -> None:

@@ -149,7 +149,7 @@ class Handles:
 
     async def one(self, kind: type) -> Any:
         made = self._made.get(kind)
-        if made is None or getattr(made, "failure", None) or getattr(made, "was_left", False):
+        if made is None or getattr(made, "failure", None) or getattr(made, "was_abandoned", False):
             await self.drop(kind)
             made = self._made[kind] = await self._make(kind)
         return made

@@ -264,13 +264,11 @@ class Load:
 
     def run(self, acks: int, seconds: float = 60.0) -> None:
         """Until that many more adds were acknowledged."""
-        should_run, deadline = self.acks + acks, time.monotonic() + seconds
-        while self.acks < should_run:
+        wanted, deadline = self.acks + acks, time.monotonic() + seconds
+        while self.acks < wanted:
             self.pump(0.05)
             if time.monotonic() > deadline:
-                raise Violation(
-                    f"only {self.acks} of {should_run} adds acknowledged in {seconds} s"
-                )
+                raise Violation(f"only {self.acks} of {wanted} adds acknowledged in {seconds} s")
 
     def run_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -471,28 +469,28 @@ class Load:
         self._seen += sorted(self._fresh)
         self._fresh.clear()
         ledgers.sort(key=lambda ledger: ledger.id)
-        should_run = [(READ, *item) for item in sorted(entries)]
-        should_run += [(ADD, ledger.id, PROBE) for ledger in ledgers if ledger.fenced]
-        should_run += [(READ, ledger.id, LAST) for ledger in ledgers if ledger.known]
+        wanted = [(READ, *item) for item in sorted(entries)]
+        wanted += [(ADD, ledger.id, PROBE) for ledger in ledgers if ledger.fenced]
+        wanted += [(READ, ledger.id, LAST) for ledger in ledgers if ledger.known]
         deadline = time.monotonic() + patience_s
         while True:
-            unknown = self._ask_all(should_run)
+            unknown = self._ask_all(wanted)
             real = [item for item in unknown if not self.ledgers[item[1]].limbo]
             if unknown_ok or not real:
                 return len(unknown)
             if time.monotonic() > deadline:
                 raise Unreadable(f"no answer but EIO to {len(unknown)} reads, as {unknown[:5]}")
-            should_run = unknown
+            wanted = unknown
             time.sleep(0.05)
 
-    def _ask_all(self, should_run: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    def _ask_all(self, wanted: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         """Ask once; what had no answer but EIO, or none because the connection was lost."""
         connection = _Connection(self.port, [])
         unknown: list[tuple[int, int, int]] = []
-        todo = list(reversed(should_run))
+        todo = list(reversed(wanted))
         try:
             if not connection.connect():
-                return should_run
+                return wanted
             assert connection.sock is not None
             connection.sock.settimeout(20)
             while todo or connection.pending:

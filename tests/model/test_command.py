@@ -61,7 +61,7 @@ def test_an_answer_as_a_document() -> None:
     lines = [line.strip() for line in check("--fold", "--no-limbo").stdout.splitlines()[1:]]
     lines_of = []
     for number, state in enumerate(said["trace"], 1):
-        lines_of += [f"{number}  {state['word_array']}", *state["changes"]]
+        lines_of += [f"{number}  {state['words']}", *state["changes"]]
     assert lines_of == lines
     assert broken.exit_code == ExitCode.FAILED
 

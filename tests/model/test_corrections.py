@@ -38,7 +38,7 @@ def test_d3_a_recovery_that_changed_the_ensemble_closes_and_writes_its_fragments
 
     def closes(options: Options) -> list[World | None]:
         steps = recovery.moves(world, client, 0, options)
-        return [step.world for step in steps if "closes" in step.word_array]
+        return [step.world for step in steps if "closes" in step.words]
 
     [closed] = closes(options)
     assert closed is not None

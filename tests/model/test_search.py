@@ -68,7 +68,7 @@ def _renamed(state: State, clients: tuple[int, ...], bookies: tuple[int, ...]) -
     parts = [renamed_part(part, clients) for part in state.parts]
     people = [renamed_client(client, bookies) for client in state.clients]
     return State(
-        state.asked,
+        state.requested,
         state.world,
         tuple(people[clients.index(number)] for number in range(len(clients))),
         tuple(parts[bookies.index(number)] for number in range(len(bookies))),
@@ -78,12 +78,12 @@ def _renamed(state: State, clients: tuple[int, ...], bookies: tuple[int, ...]) -
 @pytest.mark.parametrize("fold", [False, True])
 def test_a_trace_begins_at_the_beginning_and_tells_every_step(fold: bool) -> None:
     result = search(Options(limbo=False), fold=fold)
-    word_array = [line.word_array for line in result.trace]
-    assert len(word_array) == result.statistics.levels == 17
-    assert word_array[0] == "at first"
-    assert word_array[1].endswith("creates the ledger")
-    assert word_array[-1].endswith("closes the ledger at 0")
-    [crash] = [word for word in word_array if "crashes" in word]
+    words = [line.words for line in result.trace]
+    assert len(words) == result.statistics.levels == 17
+    assert words[0] == "at first"
+    assert words[1].endswith("creates the ledger")
+    assert words[-1].endswith("closes the ledger at 0")
+    [crash] = [word for word in words if "crashes" in word]
     assert crash.endswith("crashes: entries gone, fenced")
     assert all(line.changes for line in result.trace)
 

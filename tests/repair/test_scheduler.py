@@ -64,7 +64,7 @@ class Bench:
 def running(test: Callable[[Bench], Awaitable[None]], bench: Bench) -> None:
     async def go() -> None:
         beside = [
-            asyncio.ensure_future(bench.scheduler.tell()),
+            asyncio.ensure_future(bench.scheduler.send_reports()),
             asyncio.ensure_future(bench.scheduler.watch_foreground()),
         ]
         try:

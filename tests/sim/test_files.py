@@ -138,7 +138,7 @@ def test_a_device_that_comes_back_has_lost_what_it_was_not_given() -> None:
     files.fsync_dir(ROOT)
     disk.is_failing = True
     file.append(b"y" * 600)
-    disk.come_back()
+    disk.reattach()
     assert files.read_bytes(ROOT / "a") == b"x" * 100 + b"y" * 600, "memory has it"
     with pytest.raises(DiskFailedError):
         file.fdatasync()
@@ -163,7 +163,7 @@ def test_a_copy_of_a_disk_has_what_was_durable_and_goes_its_own_way() -> None:
     copy = disk.copy()
     file.append(b"z")
     file.fdatasync()
-    disk.put_back(copy)
+    disk.restore_from(copy)
     assert files.read_bytes(ROOT / "a") == b"x" * 100
 
 

@@ -50,10 +50,10 @@ def test_a_safeguard_that_is_taken_away_is_missed(
         ("list-is-overwritten", "leader .: AssertionError: two openings have one epoch"),
     ],
 )
-def test_what_has_to_hold_is_looked_for(name: str, should_run: str) -> None:
+def test_what_has_to_hold_is_looked_for(name: str, wanted: str) -> None:
     """Each of these is seen as what it is, and not only by what comes of it."""
     problems = (run(seed, without=name).problem for seed in range(100, 400))
-    assert any(re.match(should_run, problem) for problem in problems if problem is not None)
+    assert any(re.match(wanted, problem) for problem in problems if problem is not None)
 
 
 def test_the_page_has_all_of_them() -> None:

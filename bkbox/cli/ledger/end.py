@@ -35,7 +35,7 @@ from bkbox.cli.lib.output import (
     prints,
 )
 from bkbox.client import connect
-from bkbox.client.ledger.force_close import Ended
+from bkbox.client.ledger.force_close import ForceCloseResult
 from bkbox.client.ledger.ledger_inspection import LedgerInspection
 from bkbox.errors import NothingToEndError
 from bkbox.protocol.force_close_plan import ForceClosePlan, text_of
@@ -210,7 +210,7 @@ def _unresolved_entries(plan: ForceClosePlan) -> list[int]:
     return sorted({*first[:_SHOWN_HOLES], *at})
 
 
-def _print_ended(plan: ForceClosePlan, done: Ended, output: Format) -> None:
+def _print_ended(plan: ForceClosePlan, done: ForceCloseResult, output: Format) -> None:
     if done.thin:
         message(
             f"{counted(done.thin, 'entry', 'were')} written on fewer bookies than the ack quorum"

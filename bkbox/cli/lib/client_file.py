@@ -13,7 +13,7 @@ from typing import Any
 
 from bkbox.base.host.small_files import read_small
 from bkbox.base.redaction import CLIENT_FILE
-from bkbox.client.options import SECURITY, ClientOptions, be_known_as
+from bkbox.client.options import SECURITY, ClientOptions, set_process_defaults
 from bkbox.errors import ConfigError
 
 VARIABLE = CLIENT_FILE
@@ -39,7 +39,7 @@ def apply(environ: Mapping[str, str]) -> None:
         elif key.endswith("_file"):
             values[key] = str(path.parent / value)
     ClientOptions(**values)  # reports impossible values with the errors of ClientOptions
-    be_known_as(values)
+    set_process_defaults(values)
 
 
 def _read(path: Path) -> dict[str, Any]:

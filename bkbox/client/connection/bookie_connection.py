@@ -84,7 +84,7 @@ class BookieLink:
         self._lane = priority
         self._resolve = resolve
         self._options = options
-        self._turn_end = flush_batcher
+        self._flush_batcher = flush_batcher
         self._backoff = new_backoff(options, rng)
         self._not_before = 0.0
         self._connections = 0
@@ -231,7 +231,7 @@ class BookieLink:
         decode = _DECODE[self._lane]
         frame_bytes_max = self._options.frame_bytes_max
         return FramedConnection(
-            self._connections, decode, pending, frame_bytes_max, self._turn_end, self._lost
+            self._connections, decode, pending, frame_bytes_max, self._flush_batcher, self._lost
         )
 
     def _lost(self, stream: FramedConnection) -> None:

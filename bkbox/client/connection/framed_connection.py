@@ -50,7 +50,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._decode = decode
         self._on_lost = on_lost
         self._frame_bytes_max = frame_bytes_max
-        self._turn_end = flush_batcher
+        self._flush_batcher = flush_batcher
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._outbox: deque[Request | AddSend] = deque()
@@ -64,7 +64,7 @@ class FramedConnection(asyncio.BufferedProtocol):
     def send(self, item: Request | AddSend) -> None:
         self.pending.add(item)
         self._outbox.append(item)
-        self._turn_end.write(self._flush)
+        self._flush_batcher.write(self._flush)
 
     def forget(self, item: Request | AddSend) -> None:
         """Note that a request timed out."""

@@ -77,7 +77,7 @@ class ClientHandshake:
             if self._tls == "start":
                 assert self._context is not None
                 await self._ask_for_tls(first)
-                transport = first.begin_again(
+                transport = first.reset(
                     await loop.start_tls(
                         transport, first, self._context, server_hostname=address.host
                     )
@@ -163,7 +163,7 @@ class _First(asyncio.Protocol):
         self._heard = asyncio.Event()
         self._lost = False
 
-    def begin_again(self, transport: asyncio.Transport | None) -> asyncio.Transport:
+    def reset(self, transport: asyncio.Transport | None) -> asyncio.Transport:
         """Go on over TLS. Raises ConnectionResetError."""
         if transport is None:
             raise ConnectionResetError("the connection was lost while TLS began")

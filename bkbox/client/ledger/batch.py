@@ -32,7 +32,7 @@ class BatchReads:
     def __init__(self, access: LedgerAccess, order: ReadOrder) -> None:
         self._access = access
         self._order = order
-        self._turn = 0
+        self._round = 0
         self._without: set[BookieId] = set()
 
     def help_with(self, metadata: LedgerMetadata) -> bool:
@@ -70,8 +70,8 @@ class BatchReads:
         ensemble = metadata.fragment_of(first).ensemble
         starts = (each.first_entry for each in metadata.fragments if each.first_entry > first)
         count = min(max_count, next(starts, first + max_count) - first)
-        self._turn += 1  # so that batches in flight at the same time come from different bookies
-        turn = self._turn % len(ensemble)
+        self._round += 1  # so that batches in flight at the same time come from different bookies
+        turn = self._round % len(ensemble)
         for bookie in self._order(ensemble[turn:] + ensemble[:turn]):
             if bookie not in self._without and (
                 entries := await self._ask(bookie, first, count, max_bytes, verify)

@@ -41,7 +41,7 @@ _RANGES_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ForceCloseResult:
     """The result of a force close. ``thin``: entries written on fewer bookies than the ack quorum; ``unfenced``:
     bookies that were not reached. ``record``: the loss; None if recovery closed the ledger, by this or by another
     client.
@@ -73,7 +73,9 @@ class ForceClose:
         """The plan as of now; changes nothing."""
         return await self._inspect(await self._read())
 
-    async def end(self, agreed: ForceClosePlan, at_ms: int, by: str = "", run: str = "") -> Ended:
+    async def end(
+        self, agreed: ForceClosePlan, at_ms: int, by: str = "", run: str = ""
+    ) -> ForceCloseResult:
         """Carry out the agreed plan. ``at_ms``, ``by`` and ``run`` are for the record (LossRecord).
 
         Raises NothingToEndError; RecoveryAbortedError: nothing was closed, because more would be lost, or no bookie
@@ -88,12 +90,12 @@ class ForceClose:
                 log.info("ledger %d: %s", self._access.ledger_id, error)
             else:
                 if not self._plug:
-                    return Ended(closed, 0, ())
+                    return ForceCloseResult(closed, 0, ())
         found = await self._read()
         unfenced = await self._fence(found.value)
         plan, inspection = await self._inspect(found)
         if found.value.state is LedgerState.CLOSED and not plan.holes:
-            return Ended(found.value, 0, ())  # another client was faster
+            return ForceCloseResult(found.value, 0, ())  # another client was faster
         if plan.gives_up_more_than(agreed):
             raise RecoveryAbortedError(
                 f"ledger {self._access.ledger_id} was not ended: more would be lost by now than was agreed to (it "
@@ -106,7 +108,7 @@ class ForceClose:
             found = await self._store(with_loss(found.value, record), found.version)
         thin, length = await self._write(plan, inspection)
         if not plan.closes:
-            return Ended(found.value, thin, unfenced, record)
+            return ForceCloseResult(found.value, thin, unfenced, record)
         noted = found.value if is_noted else with_loss(found.value, record)
         closed = replace(
             noted.with_state(LedgerState.CLOSED), last_entry=EntryId(plan.end), length=length
@@ -117,9 +119,11 @@ class ForceClose:
             now = await self._read()
             if now.value.state is not LedgerState.CLOSED:
                 raise
-            return Ended(now.value, thin, unfenced)  # another recovery was faster: its end counts
+            return ForceCloseResult(
+                now.value, thin, unfenced
+            )  # another recovery was faster: its end counts
         log.warning("ledger %d was ended with loss accepted: %s", closed.ledger_id, record.text)
-        return Ended(found.value, thin, unfenced, record)
+        return ForceCloseResult(found.value, thin, unfenced, record)
 
     async def _inspect(
         self, found: Versioned[LedgerMetadata]

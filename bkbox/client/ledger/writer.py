@@ -61,7 +61,7 @@ class LedgerWriter(ClosedAtEnd):
         self._space = asyncio.Event()
         self._closing: asyncio.Future[LedgerMetadata] | None = None
         self._is_closed = False
-        self._was_left = False
+        self._was_abandoned = False
         self._end: BaseException | None = None
         needs_v3 = machine.deferred_sync or access.synced
         overhead = ADD_FRAME_OVERHEAD_BYTES["v3" if needs_v3 else options.protocol]
@@ -199,11 +199,11 @@ class LedgerWriter(ClosedAtEnd):
         """Queue an entry; returns its bytes in the window, for which ``new_future`` follows before anything else
         happens.
         """
-        if self._machine.failure is not None or self._was_left:
+        if self._machine.failure is not None or self._was_abandoned:
             self._must_be_open()
         if not self._pending.gathered:
             self._access.binding.check()
-            self._access.pool.flush_batcher.gather(self._hand_over)
+            self._access.pool.flush_batcher.gather(self._submit)
         if type(payload) is not bytes or len(payload) > self._payload_bytes_max:
             payload = self._checked(payload)
         return self._pending.put(payload)
@@ -220,7 +220,7 @@ class LedgerWriter(ClosedAtEnd):
             )
         return payload
 
-    def _hand_over(self) -> None:
+    def _submit(self) -> None:
         """Send the queued entries."""
         queued = self._pending.pop_all()
         if queued and self._machine.failure is None:
@@ -236,7 +236,7 @@ class LedgerWriter(ClosedAtEnd):
     def _must_be_open(self) -> None:
         if self._machine.failure is not None:
             raise self._machine.failure
-        if self._was_left:
+        if self._was_abandoned:
             raise self._end or HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
 
     async def force(self) -> EntryId:
@@ -251,7 +251,7 @@ class LedgerWriter(ClosedAtEnd):
         self._must_be_open()
         future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
         self._forces.append(future)
-        self._hand_over()
+        self._submit()
         self._send(Force())
         return await future
 
@@ -259,7 +259,7 @@ class LedgerWriter(ClosedAtEnd):
         """Wait until the window has space, for the entry with this id if it is given, or the writer has failed."""
         if entry_id is not None:
             arguments.entry(entry_id)
-        self._access.binding.check_place()
+        self._access.binding.check_loop()
         while self._is_full(is_early=entry_id is not None and entry_id > self._pending.next_entry):
             self._space.clear()
             await self._space.wait()
@@ -275,7 +275,7 @@ class LedgerWriter(ClosedAtEnd):
             and not (is_early and pending.early_bytes >= self._window_bytes)
         ):
             return False
-        return self._machine.failure is None and not self._was_left
+        return self._machine.failure is None and not self._was_abandoned
 
     def _window_is_full(self) -> WindowFullError:
         return WindowFullError(
@@ -299,21 +299,21 @@ class LedgerWriter(ClosedAtEnd):
         entries are in it all the same; ForkedError, WrongLoopError.
         """
         arguments.flag("durable", durable)
-        self._access.binding.check_place()
+        self._access.binding.check_loop()
         if self._end is not None:
             raise self._end
-        self._was_left = True
+        self._was_abandoned = True
         self._space.set()
         self._pending.closed()
         if durable and not self._is_closed and self._closing is None:
-            self._hand_over()
+            self._submit()
             if self._pending.last is not None:
                 await asyncio.wait([self._pending.last])
             if not self.deferred_sync:  # with it, the machine forces before it closes
                 await must_be_durable(self._access, self.metadata, self.last_add_confirmed)
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
-            self._hand_over()
+            self._submit()
             self._send(Close())
         return await asyncio.shield(self._closing)
 
@@ -322,17 +322,17 @@ class LedgerWriter(ClosedAtEnd):
         Raises ForkedError, WrongLoopError.
         """
         if self._task.done():
-            self._was_left = True
+            self._was_abandoned = True
             return  # from any loop or process: nothing is left to be ended
-        self._access.binding.check_place()
-        self._was_left = True
+        self._access.binding.check_loop()
+        self._was_abandoned = True
         self._task.cancel()
         await asyncio.wait([self._task])
 
     @property
-    def was_left(self) -> bool:
+    def was_abandoned(self) -> bool:
         """True if the writer was closed or abandoned: it accepts no more appends."""
-        return self._was_left
+        return self._was_abandoned
 
     # ---- the task that drives the machine -------------------------------------------------------
 
@@ -375,15 +375,15 @@ class LedgerWriter(ClosedAtEnd):
             closing.exception()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        was_lost = task.cancelled() and not self._was_left
+        was_lost = task.cancelled() and not self._was_abandoned
         self._driver.stop()
         self._background.stop()
-        self._was_left = True
+        self._was_abandoned = True
         if self._is_closed:
             if self._closing is not None and not self._closing.done():
                 self._closing.set_result(self._machine.metadata)
         else:
-            self._end = self._why_ended(task)
+            self._end = self._end_reason(task)
             self._fail_pending(self._end)
             self._end_close(self._end)
         self._on_end(self)
@@ -393,7 +393,7 @@ class LedgerWriter(ClosedAtEnd):
             )
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)  # may be an error: last
 
-    def _why_ended(self, task: asyncio.Task[None]) -> BaseException:
+    def _end_reason(self, task: asyncio.Task[None]) -> BaseException:
         crash = None if task.cancelled() else task.exception()
         if crash is None:
             return HandleClosedError(f"the writer of ledger {self.ledger_id} was abandoned")

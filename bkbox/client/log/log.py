@@ -92,11 +92,11 @@ class Log:
         Raises LogTruncatedError (``start`` is gone, or is truncated while it is read), LogLedgerLostError,
         NoSuchLogError, and as LedgerReader.read; EncodingError for an entry that is not a log's.
         """
-        return self._reader.read(_place("start", start), _place("end", end))
+        return self._reader.read(_checked_position("start", start), _checked_position("end", end))
 
     def tail(self, start: Position | None = None) -> AsyncGenerator[Record, None]:
         """The same, followed by new records as they are confirmed, until the log is deleted (NoSuchLogError)."""
-        return self._reader.tail(_place("start", start))
+        return self._reader.tail(_checked_position("start", start))
 
     async def last(self, count: int) -> list[Record]:
         """The last confirmed records, at most ``count``, in order. Raises as ``read``."""
@@ -215,7 +215,7 @@ class Log:
         )
 
 
-def _place(name: str, position: Position | None) -> Position | None:
+def _checked_position(name: str, position: Position | None) -> Position | None:
     return None if position is None else checked(name, position)
 
 

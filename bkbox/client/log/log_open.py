@@ -95,7 +95,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
             await asyncio.sleep(backoff.next_s())
             continue
         except asyncio.CancelledError:
-            client.leave(discard(client, stored, writer))
+            client.run_in_background(discard(client, stored, writer))
             raise
         except BaseException:
             await writer.abort()

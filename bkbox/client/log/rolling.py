@@ -119,18 +119,18 @@ class Rolling:
             self._rolled()
         except asyncio.CancelledError:
             if writer is not None:
-                self._client.leave(discard(self._client, self._stored, writer))
+                self._client.run_in_background(discard(self._client, self._stored, writer))
             raise
         except Exception as error:
             self._failed(error)
             if writer is not None:
-                await self._let_go(writer)
+                await self._release(writer)
             if not isinstance(error, BkboxError):
                 raise
         finally:
             self._preparing = None
 
-    async def _let_go(self, writer: LedgerWriter) -> None:
+    async def _release(self, writer: LedgerWriter) -> None:
         """Abandon a ledger that was not added, because this writer was too late."""
         try:
             await discard(self._client, self._stored, writer)

@@ -88,7 +88,7 @@ class LogWriter(ClosedAtEnd):
         self._wake = asyncio.Event()
         self._space = asyncio.Event()
         self._resolved = asyncio.Event()
-        self._was_left = False
+        self._was_abandoned = False
         self._failure: BaseException | None = None
         self._binding = LoopAffinity()
         self._binding.check()  # bound to this loop from now on
@@ -239,12 +239,12 @@ class LogWriter(ClosedAtEnd):
 
     def _is_full(self) -> bool:
         is_full = self._buffered_bytes >= self._options.window_bytes
-        return is_full and self._failure is None and not self._was_left
+        return is_full and self._failure is None and not self._was_abandoned
 
     def _must_be_open(self) -> None:
         if self._failure is not None:
             raise self._failure
-        if self._was_left:
+        if self._was_abandoned:
             raise HandleClosedError(f"the writer of log {self._name} is closed")
 
     # ---- end ------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class LogWriter(ClosedAtEnd):
         Idempotent. Raises the error that ended the writer, MetadataError, WrongLoopError, ForkedError.
         """
         self._binding.check()
-        self._was_left = True
+        self._was_abandoned = True
         self._space.set()
         self._wake.set()
         await asyncio.shield(asyncio.wait([self._task]))
@@ -271,7 +271,7 @@ class LogWriter(ClosedAtEnd):
         Raises WrongLoopError, ForkedError.
         """
         self._binding.check()
-        self._was_left = True
+        self._was_abandoned = True
         self._task.cancel()
         await asyncio.wait([self._task])
         self._fail(HandleClosedError(f"the writer of log {self._name} was abandoned"))
@@ -293,7 +293,7 @@ class LogWriter(ClosedAtEnd):
                 self._fail(error)
             return
         self._fail(HandleClosedError(f"the writer of log {self._name} was abandoned"))
-        if not self._was_left:
+        if not self._was_abandoned:
             text = f"the writer of log {self._name} was not closed before its event loop ended"
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)  # may be an error: last
 
@@ -305,10 +305,14 @@ class LogWriter(ClosedAtEnd):
             return False
         if self._rolling.next is not None:
             await self._switch()
-        elif self._is_due() and not self._was_left:
+        elif self._is_due() and not self._was_abandoned:
             self._rolling.prepare()
         linger_s = self._options.linger_s
-        if 0 < self._buffered_bytes < self._options.batch_bytes and linger_s and not self._was_left:
+        if (
+            0 < self._buffered_bytes < self._options.batch_bytes
+            and linger_s
+            and not self._was_abandoned
+        ):
             await asyncio.sleep(linger_s)
         while await self._may_send():
             if self._since_state >= STATE_EVERY_BYTES and len(self._sequences):
@@ -318,9 +322,9 @@ class LogWriter(ClosedAtEnd):
             await asyncio.sleep(0)  # let other tasks run
             if self._rolling.next is not None:
                 await self._switch()
-            elif self._is_due() and not self._was_left:
+            elif self._is_due() and not self._was_abandoned:
                 self._rolling.prepare()
-        return not self._was_left
+        return not self._was_abandoned
 
     async def _may_send(self) -> bool:
         """True if there is anything to send, once the ledger has space for one entry. It has space for no more than

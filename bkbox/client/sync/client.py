@@ -54,7 +54,7 @@ def connect(
         try:
             yield Client(thread, opened)
         finally:
-            if thread.is_here:
+            if thread.is_current_thread:
                 thread.call(stack.aclose(), None)
     finally:
         thread.close()

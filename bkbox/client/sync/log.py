@@ -39,7 +39,7 @@ class BlockingWriter(Generic[W]):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self._thread.is_here:
+        if self._thread.is_current_thread:
             self._thread.call(self._writer.__aexit__(kind, error, traceback), None)
 
 

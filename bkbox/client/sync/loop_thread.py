@@ -38,7 +38,7 @@ class LoopThread:
         self._thread.start()
 
     @property
-    def is_here(self) -> bool:
+    def is_current_thread(self) -> bool:
         """True in the process that the thread belongs to."""
         return os.getpid() == self._pid
 
@@ -53,7 +53,7 @@ class LoopThread:
             raise
 
     def _must_be_usable(self) -> None:
-        if not self.is_here:
+        if not self.is_current_thread:
             raise ForkedError(
                 f"the client was made in process {self._pid} and is used in {os.getpid()}, which was forked from it: "
                 "connect again there"
@@ -108,7 +108,7 @@ class LoopThread:
         """End an iteration. Also called when an iterator is garbage-collected, in any thread, or after the client was
         closed.
         """
-        if not self.is_here or self._closed:
+        if not self.is_current_thread or self._closed:
             return
         with suppress(HandleClosedError):
             if threading.current_thread() is self._thread:
@@ -118,7 +118,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel what is in flight, and end the thread. Idempotent."""
-        if not self.is_here:
+        if not self.is_current_thread:
             return
         with self._closing:
             is_first, self._closed = not self._closed, True

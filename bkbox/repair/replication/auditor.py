@@ -273,7 +273,7 @@ async def _one_page(ledgers: Sequence[LedgerId]) -> AsyncIterator[Sequence[Ledge
     yield ledgers
 
 
-async def watch_over(
+async def run_audits(
     work: JobContext, environment: Environment, _arguments: dict[str, str]
 ) -> None:
     """The job: runs for as long as the bookie runs and takes part in autorecovery."""

@@ -206,7 +206,7 @@ class _Run:
         chosen = [
             each
             for each in listed
-            if each in trash or each in emptied or everything or self._is_turn(each)
+            if each in trash or each in emptied or everything or self._is_due(each)
         ]
         if not chosen:
             return
@@ -226,7 +226,7 @@ class _Run:
             elif ledger in trash:
                 found.needed.add(ledger)
 
-    def _is_turn(self, ledger: int) -> bool:
+    def _is_due(self, ledger: int) -> bool:
         """True if a ledger is checked in this run: each once in ``gc_overreplicated_s``."""
         order = self._environment.order
         if order.gc_overreplicated_s <= 0:

@@ -93,13 +93,13 @@ def _remount_after_stop(
     _faults: Faults, host: Host, _rng: random.Random, disks: Sequence[Disk]
 ) -> None:
     host.stop()
-    host.once_down(partial(_remount, host, disks))
+    host.when_down(partial(_remount, host, disks))
 
 
 def _heal(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]) -> None:
     for disk in disks:
         if disk.is_failing:
-            disk.come_back()
+            disk.reattach()
     faults.later(rng.uniform(5.0, 60.0), faults.restart, host)
 
 
@@ -111,7 +111,7 @@ def _heal_and_kill(faults: Faults, host: Host, rng: random.Random, disks: Sequen
     faults.cluster.counts["devices that came back after trouble"] += bool(reported)
     for disk in disks:
         if disk.is_failing:
-            disk.come_back()
+            disk.reattach()
             if disk.root in reported and rng.random() < 0.7:
                 disk.sync_failed = False
                 for names in disk.names.values():
@@ -128,7 +128,7 @@ def remount_in_order(faults: Faults, host: Host, rng: random.Random) -> bool:
     if not host.is_up:
         return False
     host.stop()
-    host.once_down(partial(_remount_all, faults, host))
+    host.when_down(partial(_remount_all, faults, host))
     return True
 
 
@@ -137,7 +137,7 @@ def _remount_all(faults: Faults, host: Host) -> None:
         return
     for disk in host.disks:
         disk.remount_in_order()
-    if host.left_clean and not faults.is_suspect(host):
+    if host.stopped_cleanly and not faults.is_suspect(host):
         host.must_be_clean = True
         faults.cluster.counts["remounts after an ordered stop"] += 1
 

@@ -159,7 +159,7 @@ class Faults:
     def _kill_again(self, host: Host, rng: random.Random) -> bool:
         return not self._over and self.kill_bookie(host, rng)
 
-    def bring_back(self, host: Host) -> None:
+    def start_host(self, host: Host) -> None:
         if not host.should_run:
             host.should_run = True
             host.start_in(0.1)
@@ -222,7 +222,7 @@ class Faults:
             registration.lost_until = 0.0
         self.swap_back()
         for host in cluster.hosts.values():
-            self.bring_back(host)
+            self.start_host(host)
             host.crash_next_start = 0
             host.ambush.changes = 0
             host.on_start = host.on_loss = host.on_up = host.on_down = None

@@ -43,7 +43,7 @@ def cut_log(faults: Faults, host: Host, rng: random.Random) -> bool:
         host.kill("to cut off a log")
     else:
         host.stop()
-    host.once_down(partial(_cut, faults, host, disk, rng))
+    host.when_down(partial(_cut, faults, host, disk, rng))
     return True
 
 

@@ -18,7 +18,7 @@ def keep_away(faults: Faults, host: Host, rng: random.Random) -> bool:
         return False
     host.should_run = False
     host.kill("SIGKILL, for a while")
-    faults.later(rng.choice((5.0, 60.0, 300.0)) * rng.random(), faults.bring_back, host)
+    faults.later(rng.choice((5.0, 60.0, 300.0)) * rng.random(), faults.start_host, host)
     return True
 
 

@@ -26,12 +26,12 @@ def older_index(faults: Faults, host: Host, rng: random.Random) -> bool:
         return False
     contents, copy = disk.contents, host.indexes[disk.root].copy()
 
-    def put_back() -> None:
+    def restore() -> None:
         if disk.contents is contents and disk.root in host.indexes:
             host.indexes[disk.root] = copy
             faults.cluster.counts["older indexes"] += 1
 
-    faults.later(rng.choice((2.0, 60.0)) * rng.random(), _bring_down, host, rng, put_back)
+    faults.later(rng.choice((2.0, 60.0)) * rng.random(), _bring_down, host, rng, restore)
     return True
 
 
@@ -52,7 +52,7 @@ def older_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
     record = truth.disk_records.get(bookie)
     with_store = len(host.data_disks) > 1 and rng.random() < 0.5
 
-    def put_back() -> None:
+    def restore() -> None:
         now = _record_of(faults, host)
         noted = now.disks.get(uuid, DiskRecord(0))
         is_older = noted.generation > generation
@@ -62,7 +62,7 @@ def older_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
             return
         if not faults.may_lose(host):
             return
-        disk.put_back(copy)
+        disk.restore_from(copy)
         disk.contents = object()
         host.indexes[disk.root] = index
         faults.cluster.counts["older disks"] += 1
@@ -70,7 +70,7 @@ def older_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
         if with_store and record is not None:
             _put_record(faults, host, rng, record)
 
-    faults.later(rng.choice((10.0, 60.0, 120.0)) * rng.random(), _bring_down, host, rng, put_back)
+    faults.later(rng.choice((10.0, 60.0, 120.0)) * rng.random(), _bring_down, host, rng, restore)
     if rng.random() < 0.7:
         faults.later(1.0, faults.restart, host)
     return True
@@ -94,12 +94,12 @@ def _put_record(faults: Faults, host: Host, rng: random.Random, older: object) -
     records[bookie] = older  # type: ignore[assignment]
     faults.cluster.counts["older stores"] += 1
 
-    def put_back() -> None:
+    def restore() -> None:
         if records.get(bookie) is older:
             records[bookie] = newest
 
-    faults.at_last.append(put_back)
-    faults.later(rng.uniform(2.0, 20.0), put_back)
+    faults.at_last.append(restore)
+    faults.later(rng.uniform(2.0, 20.0), restore)
 
 
 def _record_of(faults: Faults, host: Host) -> BookieRecord:
@@ -126,7 +126,7 @@ def _bring_down(host: Host, rng: random.Random, call: Callable[[], None]) -> Non
         host.stop()
     else:
         host.kill("to put something from a copy in its place")
-    host.once_down(call)
+    host.when_down(call)
 
 
 STALE_FAULTS: dict[str, Fault] = {

@@ -47,7 +47,7 @@ class SimLedger:
     deleted: bool = False
     changed: list[asyncio.Event] = field(default_factory=list)
 
-    def tell(self) -> None:
+    def update_readers(self) -> None:
         for event in self.changed:
             event.set()
 
@@ -157,7 +157,7 @@ class SimStore:
         found = self._world.ledgers.get(number)
         if found is not None:
             found.deleted = True
-            found.tell()
+            found.update_readers()
         await self._world.to_store()
 
 
@@ -178,7 +178,7 @@ class SimClient:
         await self.world.to_store()
         return SimWriter(self.world, LedgerId(number))
 
-    def leave(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """A process is cancelled where a real one would be killed: no clean-up runs."""
         work.close()
 
@@ -207,7 +207,7 @@ class SimClient:
             await world.to_store()
             world.ledger(number)
             ledger.closed = True
-            ledger.tell()
+            ledger.update_readers()
             await world.to_store()
 
 
@@ -226,7 +226,7 @@ class SimWriter:
         self._space = asyncio.Event()
         self._failure: Exception | None = None
         self._moving: asyncio.Task[None] | None = None
-        self._was_left = False
+        self._was_abandoned = False
 
     async def append(self, payload: bytes) -> EntryId:
         await self.drain()
@@ -235,7 +235,7 @@ class SimWriter:
     def append_nowait(self, payload: bytes) -> asyncio.Future[EntryId]:
         if self._failure is not None:
             raise self._failure
-        if self._was_left:
+        if self._was_abandoned:
             raise HandleClosedError("the writer is closed")
         if self._is_full():
             raise WindowFullError(f"the writer holds {self._buffered_bytes} bytes")
@@ -258,7 +258,7 @@ class SimWriter:
 
     def _is_full(self) -> bool:
         is_full = self._buffered_bytes >= self._world.window_bytes
-        return is_full and self._failure is None and not self._was_left
+        return is_full and self._failure is None and not self._was_abandoned
 
     def _release(self, size: int) -> None:
         """The last bookie has responded."""
@@ -277,7 +277,7 @@ class SimWriter:
             count = world.rng.randint(1, len(self._pending))
             first = ledger.acked
             ledger.acked += count
-            ledger.tell()
+            ledger.update_readers()
             await world.delay()
             acked, self._pending = self._pending[:count], self._pending[count:]
             for number, (future, _) in enumerate(acked):
@@ -302,7 +302,7 @@ class SimWriter:
         world, ledger = self._world, self._ledger
         while self._pending:
             await asyncio.sleep(0.001)
-        self._was_left = True
+        self._was_abandoned = True
         await world.to_store()
         world.ledger(self.ledger_id)
         if ledger.fenced:
@@ -310,11 +310,11 @@ class SimWriter:
         if not ledger.closed:
             ledger.end = ledger.acked
             ledger.closed = True
-            ledger.tell()
+            ledger.update_readers()
         await world.to_store()
 
     async def abort(self) -> None:
-        self._was_left = True
+        self._was_abandoned = True
         self._fail(HandleClosedError("the writer was abandoned"))
 
 

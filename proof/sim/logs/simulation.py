@@ -187,7 +187,7 @@ class _Run:
                         continue
                     self.history.lost.add(number)
                     world.ledgers[number].deleted = True
-                    world.ledgers[number].tell()
+                    world.ledgers[number].update_readers()
             except BkboxError:
                 continue
 

@@ -13,7 +13,7 @@ from typing import Any
 from bkbox.errors import BkboxError
 from bkbox.repair.context import Environment
 from bkbox.repair.limbo.limbo_repair import LimboRepair
-from bkbox.repair.replication.auditor import watch_over
+from bkbox.repair.replication.auditor import run_audits
 from bkbox.repair.replication.replication_worker import replicate
 from bkbox.repair.space.gc import collect
 from proof.sim.world.job_context import SimJobContext
@@ -61,7 +61,7 @@ class BackgroundJobs:
 def start_background_jobs(process: Process, environment: Environment, runner: LimboRepair) -> None:
     """Starts all of it, in this process."""
     for name, job in (
-        ("audit", partial(watch_over, SimJobContext(), environment, {})),
+        ("audit", partial(run_audits, SimJobContext(), environment, {})),
         ("re-replication", partial(replicate, SimJobContext(), environment, {})),
         ("collection", partial(_collect, process, environment, runner)),
     ):

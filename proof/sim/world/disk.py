@@ -260,7 +260,7 @@ class Disk:
         self.sync_all()
         self.mounts += 1
 
-    def come_back(self) -> None:
+    def reattach(self) -> None:
         """The device accepts writes again; failed writes are lost, and their pages are clean in memory."""
         self.is_failing = False
         for names in self.names.values():
@@ -286,7 +286,7 @@ class Disk:
             made.durable_names[folder] = dict(made.names[folder])
         return made
 
-    def put_back(self, other: Disk) -> None:
+    def restore_from(self, other: Disk) -> None:
         """Replaces the disk by a copy."""
         self.folders, self.names, self.durable_names = (
             other.folders,
@@ -298,7 +298,7 @@ class Disk:
     def sync_all(self) -> bool:
         """Makes everything durable, except what a failed sync left behind; True if there is some, and this was not
         reported before."""
-        was_left, self.sync_failed = self.sync_failed, False
+        had_failed, self.sync_failed = self.sync_failed, False
         if self.sync_fails():
             self.sync_failed = False  # reported
             for names in self.names.values():
@@ -309,7 +309,7 @@ class Disk:
             for file in names.values():
                 file.sync()
             self.durable_names[folder] = dict(names)
-        return was_left
+        return had_failed
 
     def sync_fails(self) -> bool:
         """True if the sync in progress fails."""

@@ -121,7 +121,7 @@ class Host:
         self.on_up: Callable[[], None] | None = None
         self.on_down: Callable[[], None] | None = None
         """Called once the bookie is down, once."""
-        self.left_clean = False
+        self.stopped_cleanly = False
         """True if the last supervisor stopped in order, and left all disks clean."""
         self.must_be_clean = False
         """True if the next start must not find a loss."""
@@ -173,7 +173,7 @@ class Host:
         callback, self.on_start = self.on_start, None
         if callback is not None:
             callback()
-        self.left_clean = False
+        self.stopped_cleanly = False
         process = self.process("supervisor")
         process.on_death.append(self._supervisor_died)
         process.run_task(self._live(process))
@@ -189,7 +189,7 @@ class Host:
         )
         mismatch = False
         try:
-            self.left_clean = await supervisor.run() == 0
+            self.stopped_cleanly = await supervisor.run() == 0
             process.note("has stopped")
         except CookieMismatchError as error:
             process.note("does not start: %s", error)
@@ -263,7 +263,7 @@ class Host:
         if disk.root in self.indexes:
             self.indexes[disk.root] = self.indexes[disk.root].lose_host(self.rng, bare=bare)
 
-    def once_down(self, call: Callable[[], None]) -> None:
+    def when_down(self, call: Callable[[], None]) -> None:
         """Calls as soon as no supervisor runs."""
         if self.supervisor is None:
             call()

@@ -39,7 +39,7 @@ class Reachability:
         self.find = find
 
 
-class _Left:
+class _SlotSet:
     """The frames of a sending without a response; replaces what the kernel keeps."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class SimLink:
             self._process.call_soon(item.fail, NoResponse.NOT_REACHED)
             return
         if isinstance(item, AddSend):
-            item.outstanding = cast(OutstandingAdds, _Left())
+            item.outstanding = cast(OutstandingAdds, _SlotSet())
         self._timers[item] = self._process.after(timeout_s, self._time_is_up, item)
         if self._connection is not None:
             self._post(self._connection, item)
@@ -216,7 +216,7 @@ class SimLink:
             item, index = found
             body = memoryview(frame)[4:]
             if isinstance(item, AddSend):
-                cast(_Left, item.outstanding).completed.add(index)
+                cast(_SlotSet, item.outstanding).completed.add(index)
                 item.complete(index, index, code_of(body), connection.number)
             else:
                 item.end(self._decode(body, connection.number).reply)

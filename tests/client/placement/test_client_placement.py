@@ -157,7 +157,7 @@ def test_bookies_are_asked_only_where_there_is_a_choice_and_seldom(tmp_path: Pat
 def test_a_creation_does_not_wait_for_a_bookie_that_does_not_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free_space, "ANSWER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(free_space, "RESPONSE_TIMEOUT_S", 0.1)
 
     async def test() -> None:
         async with (

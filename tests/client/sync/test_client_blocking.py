@@ -166,12 +166,12 @@ def test_records_may_be_handed_over(tmp_path: Path) -> None:
         (
             sync.Client,
             asynchronous.Client,
-            "close force_close inspect_ledger leave placer pool rng store",
+            "close force_close inspect_ledger placer pool rng run_in_background store",
         ),
         (
             sync.LedgerWriter,
             asynchronous.LedgerWriter,
-            "drain was_left",
+            "drain was_abandoned",
         ),
         (
             sync.LedgerReader,

@@ -110,8 +110,8 @@ class CheckedLoad(Load):
         for ledger in self.ledgers.values():
             ledger.locked = ledger.limbo = True
 
-    def _ask_all(self, should_run: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-        unanswered = super()._ask_all(should_run)
+    def _ask_all(self, wanted: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        unanswered = super()._ask_all(wanted)
         new = {item[1:] for item in unanswered if item[0] == READ and item[2] >= 0}
         self._tally.unknown += len(new - self._unknown)
         self._unknown |= new

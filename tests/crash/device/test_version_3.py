@@ -68,8 +68,8 @@ class Promises3:
                 if status in UNKNOWN:
                     unknown += 1
                     continue
-                should_run = raw3.lac_packet(ledger, self._lacs[ledger])
-                assert (status, lac) == (raw3.EOK, should_run), ledger
+                wanted = raw3.lac_packet(ledger, self._lacs[ledger])
+                assert (status, lac) == (raw3.EOK, wanted), ledger
         assert unknown_ok or not unknown
         return unknown
 

@@ -102,7 +102,7 @@ if "MOVE_POINTS" in os.environ:
     elif _role_here == "repair":
         from bkbox.repair.drain import _Drainer
 
-        _Drainer.tell = _around_async(_Drainer.tell, 1)  # type: ignore[method-assign]
+        _Drainer.call = _around_async(_Drainer.call, 1)  # type: ignore[method-assign]
     elif _role_here == "supervisor":
         from bkbox.supervisor.disks import ledger_migration
 

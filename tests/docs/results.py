@@ -67,7 +67,7 @@ def arguments(row: Row) -> list[str]:
             found += [flag] if value is True else [flag, str(value)]
     if options.corrections.early_reads:
         found.append("--early-reads")
-    if not options.corrections.answers_have_ids and options.corrections != AS_PUBLISHED:
+    if not options.corrections.responses_have_ids and options.corrections != AS_PUBLISHED:
         found += ["--without", "D9"]
     return [*found, "--fold"] if row.fold else found
 

@@ -191,7 +191,9 @@ class PendingRequests:
 
     def tidy(self) -> None:
         """Drop what is kept for ledgers that are no longer written."""
-        self.adds = {ledger: outstanding for ledger, outstanding in self.adds.items() if outstanding.sends}
+        self.adds = {
+            ledger: outstanding for ledger, outstanding in self.adds.items() if outstanding.sends
+        }
 
     # ---- responses ------------------------------------------------------------------------------
 
@@ -220,7 +222,12 @@ class PendingRequests:
         return start
 
     def _complete_adds(
-        self, outstanding: OutstandingAdds, first: int, last: int, status: RequestStatus, connection: int
+        self,
+        outstanding: OutstandingAdds,
+        first: int,
+        last: int,
+        status: RequestStatus,
+        connection: int,
     ) -> None:
         sends: deque[AddSend] = outstanding.sends
         for send in sends:

@@ -427,7 +427,12 @@ class Worker:
 
     def _tell_trouble(self) -> None:
         store = self.store
-        if store is None or store.failed_reason is None or self._reported_failure or self.process.dead:
+        if (
+            store is None
+            or store.failed_reason is None
+            or self._reported_failure
+            or self.process.dead
+        ):
             return
         self._reported_failure = True
         self.process.note("the disk failed: %s", store.failed_reason)

@@ -36,7 +36,7 @@ def arguments(control_fd: int, name: str, log: str) -> list[str]:
 
 
 def begin(role: str) -> ChildArguments:
-    """Parses the command line, binds the process to its parent, and tells it the kernel in use (ChildBegun)."""
+    """Parses the command line, binds the process to its parent, and tells it the kernel in use (ChildStarted)."""
     try:
         _, control_fd, _, parent, _, log, _, name = sys.argv[1:]
     except ValueError:

@@ -302,7 +302,7 @@ BREAKS: dict[str, tuple[tuple[object, str, object], ...]] = {
     "nobody-is-fenced": ((LedgerList, "may_be_open", property(lambda _: ())),),
     "only-the-last-is-fenced": ((LedgerList, "may_be_open", property(lambda s: s.ledgers[-1:])),),
     "list-is-overwritten": ((SimLists, "fits", lambda *_: True),),
-    "roll-does-not-wait": ((writer.LogWriter, "_all_settled", _nothing),),
+    "roll-does-not-wait": ((writer.LogWriter, "_all_resolved", _nothing),),
     "old-ledger-is-never-closed": ((rolling.Rolling, "_is_closed", _at_once),),
     "state-is-forgotten": ((Sequences, "decode", classmethod(lambda cls, _: cls())),),
     "lost-answer-counts-as-no": ((log_open, "discard", _discarded),),

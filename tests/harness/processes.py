@@ -54,7 +54,7 @@ def bkbox(
 
 def _run_here(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     with _STREAMS:
-        result = CliRunner().invoke(main, arguments)
+        result = CliRunner().invoke(main, arguments, prog_name="bkbox")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)

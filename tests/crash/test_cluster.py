@@ -69,7 +69,7 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
         host.bookie.ensure_gone()
 
 
-@pytest.mark.timeout(90 + 40 * POINTS)
+@pytest.mark.timeout(240 + 40 * POINTS)
 def test_a_lost_host_is_repaired(hosts: list[Host]) -> None:
     seed = f"{SEED}-cluster"
     rng = random.Random(seed)

@@ -36,7 +36,7 @@ def bookie(tmp_path: Path) -> Iterator[CrashBookie]:
     bookie.ensure_gone()
 
 
-@pytest.mark.timeout(90 + 60 * POINTS)
+@pytest.mark.timeout(240 + 60 * POINTS)
 @pytest.mark.parametrize("ack_after", MODES)
 def test_a_kill_loses_nothing(bookie: CrashBookie, ack_after: str) -> None:
     bookie.init_for(ack_after).start_again()

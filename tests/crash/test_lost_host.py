@@ -148,7 +148,7 @@ def cut_off(bookie: CrashBookie, host: HostLoss, rng: random.Random) -> bool:
     return in_use
 
 
-@pytest.mark.timeout(60 + 30 * POINTS)
+@pytest.mark.timeout(240 + 30 * POINTS)
 @pytest.mark.parametrize("ack_after", [*MODES, MIXED])
 def test_a_lost_host(bookie: CrashBookie, ack_after: str) -> None:
     seed = f"{SEED}-{ack_after}-host"

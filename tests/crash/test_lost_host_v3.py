@@ -156,7 +156,7 @@ def bookie(tmp_path: Path) -> Iterator[CrashBookie]:
     bookie.ensure_gone()
 
 
-@pytest.mark.timeout(60 + 30 * POINTS)
+@pytest.mark.timeout(240 + 30 * POINTS)
 @pytest.mark.parametrize("ack_after", ["sync", "journal"])
 def test_a_lost_host(bookie: CrashBookie, ack_after: str) -> None:
     seed = f"{SEED}-{ack_after}-deferred"

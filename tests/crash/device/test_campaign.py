@@ -25,7 +25,7 @@ def runnable(setting: Setting) -> Setting:
     return setting
 
 
-@pytest.mark.timeout(120 + 30 * POINTS)
+@pytest.mark.timeout(240 + 30 * POINTS)
 @pytest.mark.parametrize("fs", FILE_SYSTEMS)
 @pytest.mark.parametrize("mode", MODES)
 def test_power_cuts(mode: str, fs: str) -> None:
@@ -36,7 +36,7 @@ def test_power_cuts(mode: str, fs: str) -> None:
     assert tally.unknown == 0 or mode == "write"
 
 
-@pytest.mark.timeout(120 + 30 * POINTS)
+@pytest.mark.timeout(240 + 30 * POINTS)
 @pytest.mark.parametrize(("mode", "fault"), combinations(MODES, FAULTS[1:]))
 def test_a_device_that_fails_while_the_host_stays_up(mode: str, fault: str) -> None:
     tally = campaign(runnable(Setting(mode, "ext4", SEED, POINTS, fault=fault)))

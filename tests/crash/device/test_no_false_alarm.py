@@ -77,7 +77,7 @@ class Alarms:
         assert not self.tally.broken, self.tally.violations
 
 
-@pytest.mark.timeout(120 + 12 * (KILLS + RESTARTS + REMOUNTS))
+@pytest.mark.timeout(240 + 12 * (KILLS + RESTARTS + REMOUNTS))
 @pytest.mark.parametrize("mode", MODES)
 def test_no_false_alarm(tmp_path: Path, mode: str) -> None:
     with BlockDevice(tmp_path / "device", size=SIZE) as device:

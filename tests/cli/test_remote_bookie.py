@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said(scene: Scene, tmp_path: Path) -> None:
         assert TOKEN not in found.stdout + found.stderr
     nobody = bkbox("status", check=False)
     assert nobody.returncode == ExitCode.USAGE
-    assert "which bookie?" in nobody.stderr
+    assert "no configuration was found" in nobody.stderr
     token = ("--token-file", str(scene.folder / "token"))
     clear = bkbox("status", "--bookie", "http://10.0.0.5:8080", *token, check=False)
     assert "in the clear" in clear.stderr

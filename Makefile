@@ -141,11 +141,12 @@ $(RUN): pyproject.toml requirements/run.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Where it cannot be compiled, the next target tries again: there may be a C compiler by then.
 COMPILED := $(shell find bkbox proof -name '*.pxd')
 $(KERNEL): $(RUN) setup.py bkbox/native/crc32c.h $(COMPILED) $(wildcard $(COMPILED:.pxd=.py))
 	@echo "== Compiling the kernel: $(words $(COMPILED)) modules, for the speed of all that follows =="
 	@$(IDLE) $(BIN)/python setup.py --quiet build_ext --inplace
-	@touch $@
+	@if $(BIN)/python -c "from bkbox.native.compiled import COMPILED; exit(not COMPILED)"; then touch $@; fi
 
 $(DEV): $(RUN) requirements/dev.lock
 	@echo "== Installing what develops bkbox, by requirements/dev.lock =="

@@ -57,6 +57,7 @@ class BuildKernel(build_ext):
             self.extensions = []
             return
         forget_stale(self.extensions)
+        folders = [".", self.build_lib] if self.inplace else [self.build_lib]
         try:
             made = cythonize(
                 self.extensions,
@@ -75,7 +76,8 @@ class BuildKernel(build_ext):
             print(f"the kernel is not compiled, bkbox will run it interpreted: {error}")
             for ext in self.extensions:
                 name = self.get_ext_filename(self.get_ext_fullname(ext.name))
-                Path(self.build_lib, name).unlink(missing_ok=True)
+                for folder in folders:
+                    Path(folder, name).unlink(missing_ok=True)
             self.extensions = []
 
 

@@ -28,7 +28,7 @@ def test_one_id_from_frame_to_disk(make_bookie: MakeBookie) -> None:
     assert client.add(7, 1, b"x", key=raw.master_key(b"wrong")) == raw.EUA
 
     def refusal() -> dict[str, Any] | None:
-        return next((each for each in lines(bookie) if "is answered EUA" in each["event"]), None)
+        return next((each for each in lines(bookie) if "gets EUA" in each["event"]), None)
 
     refused = wait_for(refusal, "the refusal in the log")
     assert refused["process"].startswith("worker ")

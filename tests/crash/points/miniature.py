@@ -463,7 +463,7 @@ class Miniature:
         disk = self.disk_of(ledger)
         assert disk.store is not None
         work = self._begin(disk, frames)
-        answers = self._answers(disk, lambda bookie, out: bookie.serve(work, out))
+        answers = self._answers(disk, lambda bookie, out: bookie.serve_reads(work, out))
         if work.waits:
             disk.store.sync()
         return [(code_of(body), body[24:]) for body in answers + self._end(disk, work)]
@@ -485,12 +485,12 @@ class Miniature:
     def _begin(self, disk: LocalDisk, frames: Sequence[bytes]) -> CommitGroup:
         assert disk.bookie is not None
         data = b"".join(frames)
-        return disk.bookie.begin(memoryview(data), [(7, len(frames), 0, len(data))])
+        return disk.bookie.append(memoryview(data), [(7, len(frames), 0, len(data))])
 
     def _end(self, disk: LocalDisk, work: CommitGroup) -> list[bytes]:
         def end(bookie: Bookie, out: ResponseWriter) -> None:
-            bookie.settle(work)
-            bookie.end(work, out)
+            bookie.commit(work)
+            bookie.respond(work, out)
 
         return self._answers(disk, end)
 

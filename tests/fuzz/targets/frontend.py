@@ -195,7 +195,9 @@ def check_stream(data: bytes) -> object:
         assert other.sock.sent.startswith(one.sock.sent)
         assert one.error or one.sock.sent == other.sock.sent
         if one.error is None:
-            assert one.turns.common.buffered == other.turns.common.held < len(data) + FRAME_MAX + 1
+            assert (
+                one.turns.common.buffered == other.turns.common.buffered < len(data) + FRAME_MAX + 1
+            )
         return requests, bytes(one.sock.sent), one.error
 
     requests, sent, error = alike(compare)  # type: ignore[misc]

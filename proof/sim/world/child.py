@@ -134,5 +134,5 @@ class SimChildPool:
     def __init__(self, makers: dict[str, Make]) -> None:
         self._makers = makers
 
-    def take(self, role: str, name: str) -> Any:
+    def acquire(self, role: str, name: str) -> Any:
         return self._makers[role](name)

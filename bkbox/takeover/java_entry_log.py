@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from bkbox.base.text import counted, quoted
 from bkbox.errors import DamagedError
 from bkbox.storage.files import AppendFile, ReadFile
 
@@ -83,7 +84,7 @@ class EntryLogScan:
         magic, version, self._map_at, self._ledgers = _HEADER.unpack_from(header)
         if magic != _MAGIC or version > _VERSION:
             raise DamagedError(
-                f"{path}: not an entry log of a known version ({magic!r}, version {version})"
+                f"{path}: not an entry log of a known version ({quoted(magic)}, version {version})"
             )
 
     def __iter__(self) -> Iterator[JavaEntry]:
@@ -136,7 +137,7 @@ class EntryLogScan:
         if not self._map_at:
             return ""
         if len(mapped) < self._ledgers:
-            return f"its map names {len(mapped)} of {self._ledgers} ledgers"
+            return f"its map names {len(mapped)} of {counted(self._ledgers, 'ledger')}"
         for ledger, size in mapped.items():
             if found.get(ledger, 0) < size:
                 return f"ledger {ledger} has {found.get(ledger, 0)} of {size} bytes"

@@ -20,6 +20,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bkbox.base.text import error_text
 from bkbox.base.values import frozen_struct
 from bkbox.errors import BookieRunningError, DamagedError, DiskError, EncodingError, HostError
 from bkbox.takeover.java_ledger import JavaLedger
@@ -117,7 +118,7 @@ def read_ledgers(index_dir: Path) -> LedgersIndex:
                 elif ledger >= 0:
                     found[ledger] = decode_ledger_data(value)
     except Exception as error:  # rocksdict raises Exception itself
-        raise DamagedError(f"{path} cannot be read: {error}") from error
+        raise DamagedError(f"{path} cannot be read: {error_text(error)}") from error
     return LedgersIndex(found, check_due)
 
 
@@ -193,7 +194,7 @@ def _write(path: Path, items: Iterable[tuple[bytes, bytes]]) -> None:
     except DiskError:
         raise
     except Exception as error:  # rocksdict raises Exception itself
-        raise DiskError(f"{path} cannot be written: {error}") from error
+        raise DiskError(f"{path} cannot be written: {error_text(error)}") from error
 
 
 def _sync_folder(path: Path) -> None:

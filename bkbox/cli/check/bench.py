@@ -12,6 +12,7 @@ import click
 
 from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.socket_path import SOCKET_NAME
+from bkbox.base.text import quoted
 from bkbox.bench import bookie as bookie_bench
 from bkbox.bench import client as client_bench
 from bkbox.bench import memory
@@ -61,7 +62,9 @@ class _Percentage(click.ParamType[float]):
         except ValueError:
             share = -1.0
         if number == text or not 0 < share <= 1:
-            self.fail(f"{text!r} is not a percentage above 0% and up to 100%, as 10%", param, ctx)
+            self.fail(
+                f"{quoted(text)} is not a percentage above 0% and up to 100%, as 10%", param, ctx
+            )
         return share
 
 

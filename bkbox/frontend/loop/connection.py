@@ -68,7 +68,7 @@ _YIELDING = 8
 SLOW_FRAMES_MAX = 16
 """Slow-path frames taken from one connection in one turn; from all connections together SLOW_FRAMES_ALL_MAX. Each
 takes tens of microseconds, and a connection that sends many of them must not delay the others. While fast-path
-requests arrive only SLOW_FRAMES_BESIDE_MAX are taken a turn, and a connection with more is throttled (event_loop.py).
+requests arrive only SLOW_FRAMES_SHARED_MAX are taken a turn, and a connection with more is throttled (event_loop.py).
 """
 SLOW_FRAMES_ALL_MAX = 128
 SLOW_FRAMES_SHARED_MAX = 8

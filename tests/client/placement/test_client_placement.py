@@ -122,7 +122,7 @@ def test_explain_knows_every_bookie(tmp_path: Path) -> None:
             full = await made.store.register(BookieId("full"), at_port_1, read_only=True)
             await made.store.write_cookie(BookieId("away.example.com:3181"), b"5\n", None)
             found = await client.placer.explain(QuorumSizes(3, 3, 2), [BookieId("bookie-3")])
-            seen = {each.candidate.bookie: each for each in found.judged}
+            seen = {each.candidate.bookie: each for each in found.decisions}
             assert {name: each.verdict for name, each in seen.items()} == {
                 **dict.fromkeys(("bookie-0", "bookie-1", "bookie-2"), Verdict.CHOSEN),
                 **dict.fromkeys(("bookie-3", "full", "away.example.com:3181"), Verdict.DROPPED),
@@ -168,7 +168,7 @@ def test_a_creation_does_not_wait_for_a_bookie_that_does_not_say(
             await client.create_ledger(2)
             sizes = QuorumSizes(2, 2, 1)
             free = [
-                each.candidate.free_bytes for each in (await client.placer.explain(sizes)).judged
+                each.candidate.free_bytes for each in (await client.placer.explain(sizes)).decisions
             ]
             assert free == [None, None, 400]
 

@@ -91,7 +91,7 @@ def test_a_ledgers_map_shows_what_is_missing(tmp_path: Path) -> None:
     more = WHOLE[:-8] + (100).to_bytes(8)
     assert scanned(made(tmp_path / "1.log", more))[1] == "ledger 5 has 40 of 100 bytes"
     cut = WHOLE[:-20]
-    assert scanned(made(tmp_path / "2.log", cut))[1] == "its map names 0 of 1 ledgers"
+    assert scanned(made(tmp_path / "2.log", cut))[1] == "its map names 0 of 1 ledger"
 
 
 def test_entries_longer_than_a_read_are_whole(tmp_path: Path) -> None:

@@ -58,14 +58,14 @@ def test_one_id_from_frame_to_disk(make_bookie: MakeBookie) -> None:
 def test_the_level_changes_while_it_runs(make_bookie: MakeBookie) -> None:
     bookie = make_bookie().start()
     raw.RawClient(bookie.port).close()
-    assert "is taken" not in bookie.stderr
+    assert "is accepted" not in bookie.stderr
     text = bookie.config.read_text().replace('# log_level = "info"', 'log_level = "debug"')
     bookie.config.write_text(text)
     bkbox("config", "reload", "--config", str(bookie.config))
 
     def greeted() -> bool:
         raw.RawClient(bookie.port).close()
-        return "is taken" in bookie.stderr
+        return "is accepted" in bookie.stderr
 
     wait_for(greeted, "a line of the front-end at level debug")
 

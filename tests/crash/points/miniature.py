@@ -66,7 +66,7 @@ _SLOT_BYTES = 1 << 16
 class _NoGroups:
     """Requests are carried out one after the other here: none is ever in flight."""
 
-    def take(self) -> None:
+    def receive(self) -> None:
         """Nothing."""
 
     def drain(self) -> None:

@@ -92,7 +92,7 @@ class _Client:
         digests = DigestManager(_LEDGER, DigestType.CRC32C, b"")
         numbers = Numbers() if self._numbered else None
         if numbers is not None:
-            numbers.take(first)
+            numbers.reserve(first)
         packer = AddPacker(digests, KEY, numbers, recovery=False, deferred_sync=False)
         run = SendAdds(EntryId(first), EntryId(-1), 0, payloads, False, ())
 

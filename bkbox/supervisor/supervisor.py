@@ -52,7 +52,7 @@ from bkbox.metadata.base import Registration
 from bkbox.storage.disk import dirty_marker as markers
 from bkbox.storage.disk.dirty_marker import Incarnation
 from bkbox.storage.disk.folder import GuardedFiles
-from bkbox.storage.disk.reserve import make_room
+from bkbox.storage.disk.reserve import free_reserve_if_full
 from bkbox.storage.files import Files
 from bkbox.storage.log.records import AckAfter
 from bkbox.supervisor import repair_config
@@ -515,7 +515,7 @@ class Supervisor:
         """Writes the dirty marker before anything else is done to a disk; then updates the other witnesses."""
         for folder in self._folders_of(disk):
             self.use_folder(folder)
-        make_room(self._files, disk.path)
+        free_reserve_if_full(self._files, disk.path)
         run = self._run_on(disk)
         disk.before = markers.begin_run(self._files, disk.path, run)
         disk.run = run

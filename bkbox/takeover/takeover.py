@@ -122,7 +122,7 @@ class Takeover:
                 store, lost = open_disk(self._files, disk, self._config, self._now_ms)
                 stack.callback(store.abandon)
                 self._add_losses(lost)
-                store.settle()
+                store.resolve_losses()
                 self._writers.append(DiskWriter(store))
             self._place(plan)
             self._write_states(plan.states.ledgers)

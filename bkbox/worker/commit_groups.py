@@ -277,7 +277,7 @@ class CommitGroups:
             self._sync is not None
             or self._waiting
             or self._marking.future is not None
-            or store.is_held
+            or store.blocks_checkpoints
             or store.failed_reason is not None
             or self._idle_at == store.position
         ):
@@ -297,7 +297,7 @@ class CommitGroups:
         return (
             self._noted_at != store.position
             and self._marking.future is None
-            and not store.is_held
+            and not store.blocks_checkpoints
             and store.failed_reason is None
         )
 
@@ -313,7 +313,7 @@ class CommitGroups:
     def _prove_idle(self) -> None:
         """Run the next step towards a disk that proves itself, if one is due."""
         store, bookie = self._store, self._bookie
-        if store.is_held or store.failed_reason is not None:
+        if store.blocks_checkpoints or store.failed_reason is not None:
             return
         now = self._ticks_us()
         is_idle = now - self._appended_us >= _IDLE_US
@@ -377,7 +377,7 @@ class CommitGroups:
 
     def unmark_all(self) -> None:
         """Unmark all active ledgers, before a stop and after ``drain``. Raises DiskError."""
-        if self._bookie.has_active and not self._store.is_held:
+        if self._bookie.has_active and not self._store.blocks_checkpoints:
             self._bookie.begin_unmark(everything=True)
             self._store.sync()
             self._bookie.unmark()

@@ -143,7 +143,7 @@ class ControlHandlers:
 
     def _clear_dirty_marker(self, _call: messages.ClearDirtyMarker) -> None:
         self._groups.drain()
-        self._store.settle()
+        self._store.resolve_losses()
 
     def _set_read_only_reasons(self, call: messages.SetReadOnlyReasons) -> None:
         self._bookie.read_only.intend(call.reasons)

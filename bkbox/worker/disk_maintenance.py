@@ -100,7 +100,7 @@ class DiskMaintenance:
         if self._store.failed_reason is not None:
             return
         try:
-            if self._store.lacks_room:
+            if self._store.lacks_space:
                 self._spend()
                 self._store.hasten_checkpoint()
                 self._groups.go_on()

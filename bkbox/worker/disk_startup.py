@@ -17,7 +17,7 @@ from bkbox.ipc import messages
 from bkbox.storage.disk.disk import DiskStore, ReplayReport
 from bkbox.storage.disk.format_disk import OpenIndex, open_level_store
 from bkbox.storage.disk.rebuild import Progress, rebuild_index
-from bkbox.storage.disk.reserve import make_room
+from bkbox.storage.disk.reserve import free_reserve_if_full
 from bkbox.storage.files import Files
 from bkbox.storage.log.records import AckAfter
 
@@ -58,7 +58,7 @@ class Opening:
         return replaced(self._once(), rebuilt=why)
 
     def _once(self) -> OpenedDisk:
-        make_room(self.files, Path(self.order.path))
+        free_reserve_if_full(self.files, Path(self.order.path))
         return open_once(self.files, self.order, self.wall_ms, self.ticks_us)
 
 

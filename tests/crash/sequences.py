@@ -25,7 +25,7 @@ from pathlib import Path
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 from bkbox.storage.disk import dirty_marker
-from bkbox.storage.disk.disk import HELD, DiskStore
+from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import Files
 from bkbox.storage.index.ordered_store import OrderedStore
@@ -161,7 +161,9 @@ class Bench:
         store = self._open()
         report = store.replay(host_crash, is_clean=before is None)
         self._store = store
-        if self.was_failing and any(NOT_WRITTEN in each or each == HELD for each in report.damaged):
+        if self.was_failing and any(
+            NOT_WRITTEN in each or each == UNRESOLVED_LOSS for each in report.damaged
+        ):
             assert not report.trusted
             host_crash = True
         else:
@@ -169,8 +171,8 @@ class Bench:
         lost = host_crash and self.mode is AckAfter.WRITE
         self.model.check(store, host_crash=host_crash, may_miss_entries=lost)
         self.model.accept(store)
-        store.settle()
-        dirty_marker.settle(self.files, DISK, run, before)
+        store.resolve_losses()
+        dirty_marker.commit(self.files, DISK, run, before)
         self._run = run
 
     def start_with_bad_read(self, disk: int, read: int) -> bool:

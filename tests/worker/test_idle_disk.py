@@ -221,7 +221,7 @@ def test_after_a_lost_host_marks_stay_until_it_is_settled(make: Make, mode: AckA
     worker.groups.unmark_all()
     assert worker.groups.idle_wait_us is None
     assert worker.active() == {1, 2}
-    worker.store.settle()
+    worker.store.resolve_losses()
     worker.groups.go_on()
     worker.prove_idle()
     assert worker.active() == set()
@@ -434,7 +434,7 @@ def test_a_crash_at_each_step_of_a_rest_loses_nothing_that_is_not_active(
             assert statuses(worker.bookie, read3(ledger, 0), read3(ledger, 1)) == [EOK] * 2
         if mode is not AckAfter.WRITE:
             assert worker.host.report.trusted
-        worker.store.settle()
+        worker.store.resolve_losses()
         worker.groups.go_on()
         worker.prove_idle()
         assert worker.active() == set()

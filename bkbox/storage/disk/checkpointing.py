@@ -23,7 +23,7 @@ from bkbox.storage.log.journal import Journal
 from bkbox.storage.log.segment import SEGMENT_HEADER_BYTES
 from bkbox.storage.log.segmented_log import LogSync
 
-_LOOK_BYTES = 64 << 10
+_CHECK_BYTES = 64 << 10
 
 
 @frozen_struct
@@ -63,8 +63,8 @@ class PendingCheckpoint:
 class Checkpoints:
     """The state of a disk's checkpoints.
 
-    ``last``: the one in the file. ``held``: none may be taken before the caller has dealt with the data that a replay
-    found missing. ``lacks_room``: the last one that was begun found no space.
+    ``last``: the one in the file. ``blocked``: none may be taken before the caller has dealt with the data that a
+    replay found missing. ``lacks_space``: the last one that was begun found no space.
     """
 
     def __init__(self, files: Files, disk: Path, log: EntryLog, every_bytes: int) -> None:
@@ -72,10 +72,10 @@ class Checkpoints:
         self._disk = disk
         self._log = log
         self._every_bytes = every_bytes
-        self._since = self._looks_at = 0
+        self._since = self._next_check = 0
         self.last = self._frozen_at = Checkpoint(0, 1, SEGMENT_HEADER_BYTES, 0, None)
-        self.held = False
-        self.lacks_room = False
+        self.blocked = False
+        self.lacks_space = False
 
     def read(self, journal: Journal | None) -> tuple[Checkpoint | None, int | None]:
         """The checkpoint, None if it is lost, and the first journal segment to replay, None if there is none."""
@@ -101,23 +101,23 @@ class Checkpoints:
 
     def is_due(self, index: LedgerIndex) -> bool:
         """True if enough was written since the last checkpoint."""
-        if self.held or self._since < self._looks_at:
+        if self.blocked or self._since < self._next_check:
             return False
         # The memory of the index is checked only now and then.
-        self._looks_at = self._since + _LOOK_BYTES
+        self._next_check = self._since + _CHECK_BYTES
         return self._since >= self._every_bytes or index.is_full
 
     def failed(self, error: DiskError) -> None:
         """Records a checkpoint that failed. It is due again only after another append: an earlier attempt would fail
         likewise."""
-        self.lacks_room = isinstance(error, DiskFullError)
+        self.lacks_space = isinstance(error, DiskFullError)
         self._since = max(self._since, self._every_bytes)
-        self._looks_at = self._since + 1
+        self._next_check = self._since + 1
 
     def make_due(self) -> None:
         """Make a checkpoint due at the next check."""
         self._since = max(self._since, self._every_bytes)
-        self._looks_at = 0
+        self._next_check = 0
 
     # ---- taking one -------------------------------------------------------------------------
 
@@ -125,16 +125,16 @@ class Checkpoints:
         """Freeze the index. The returned checkpoint covers everything appended so far, unless an earlier one was not
         completed. ``journal``: that of this start. DiskError.
         """
-        if self.lacks_room:
+        if self.lacks_space:
             index.renew()
-            self.lacks_room = False
+            self.lacks_space = False
         if not index.is_frozen:
             self._log.write_footer()
             if journal is not None:
                 journal.next_segment()
             index.freeze()  # last: the next attempt writes this frozen layer
             self._frozen_at = self.here(None if journal is None else journal.segment)
-            self._since = self._looks_at = 0
+            self._since = self._next_check = 0
         number = self.last.number + 1
         return replaced(self._frozen_at, number=number, index=number)
 
@@ -143,10 +143,10 @@ class Checkpoints:
         index.write_frozen(Stamp(checkpoint.number, checkpoint.segment, checkpoint.offset))
         write_checkpoint(self._files, self._disk, checkpoint)
 
-    def taken(self, checkpoint: Checkpoint) -> None:
+    def completed(self, checkpoint: Checkpoint) -> None:
         """Records that the checkpoint is in its file."""
         self.last = checkpoint
-        self.held = False
+        self.blocked = False
 
     # ---- without an index -------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Checkpoints:
         write_checkpoint(self._files, self._disk, checkpoint)
         self.last = checkpoint
 
-    def note_held(self, at: Checkpoint | None, journal_first: int | None) -> None:
+    def record_blocked(self, at: Checkpoint | None, journal_first: int | None) -> None:
         """Record durably that data is missing, so that every start reports it until the caller has dealt with it.
         ``at``: None if the checkpoint was lost. DiskError.
         """

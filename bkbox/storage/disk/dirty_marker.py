@@ -6,7 +6,7 @@ Rules:
 - It is written, file and name synced, before an incarnation does anything else to the disk, and removed last of all
   by a clean stop. No marker means: nothing can be missing.
 - An incarnation never replaces the entries of earlier ones: it adds itself. Only when the boot's phase one (fence,
-  limbo) is durable does ``settle`` leave the present incarnation alone in it; until then a second crash has to come
+  limbo) is durable does ``commit`` leave the present incarnation alone in it; until then a second crash has to come
   to the same conclusion.
 - A process that died lost nothing that write(2) took if the kernel is still the same (boot id) and has had the file
   system mounted ever since, on the same device (base/host/mounts.py). A difference in any of these, a recorded
@@ -93,7 +93,7 @@ def read_marker(files: Files, disk: Path) -> Marker | None:
 def begin_run(files: Files, disk: Path, run: Incarnation) -> Marker | None:
     """Add an incarnation durably and return the marker before it (None = clean).
 
-    Of incarnations that differ in their ids alone the last one stays: a bookie that never gets as far as ``settle``
+    Of incarnations that differ in their ids alone the last one stays: a bookie that never gets as far as ``commit``
     may be restarted without end.
     """
     before = read_marker(files, disk)
@@ -128,13 +128,13 @@ def mark_replaced(files: Files, disk: Path) -> None:
     _write(files, disk, replaced(read_marker(files, disk) or Marker(), replaced=True))
 
 
-def settle(files: Files, disk: Path, run: Incarnation, before: Marker | None) -> None:
+def commit(files: Files, disk: Path, run: Incarnation, before: Marker | None) -> None:
     """Phase one is durable: drop the incarnations ``before`` this one; its own failures, if any, stay."""
     marker = read_marker(files, disk) or Marker()
     own = marker.failures[len(before.failures) if before else 0 :]
-    settled = Marker(runs=(run,), failures=own)
-    if settled != marker:
-        _write(files, disk, settled)
+    committed = Marker(runs=(run,), failures=own)
+    if committed != marker:
+        _write(files, disk, committed)
 
 
 def clear(files: Files, disk: Path, run: Incarnation) -> bool:

@@ -22,7 +22,7 @@ Contract:
 - DiskFullError from ``append`` leaves the disk usable: nothing of the append was written. After any other failed write
   or sync nothing is written any more (``failed_reason``), and the dirty marker says so to the next start. Reads go on.
 - A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the same data missing,
-  until the caller has made limbo durable and calls ``settle``.
+  until the caller has made limbo durable and calls ``resolve_losses``.
 - An idle disk proves its own end: ``prove`` and a sync, then a tail mark (tail.py). Both follow soon after the last
   append. So a start can distinguish rot, and a truncated log, from a write that a host crash interrupted.
 - Under ``write`` a ledger is marked *active*, synced, before its first entry that is acknowledged without a sync, and
@@ -81,7 +81,7 @@ from bkbox.storage.log.tail import TailFile, TailMark, read_tail
 WRITEBACK_BYTES = 8 << 20
 """Bytes after which appended data is written back to the disk in one piece, if no sync does that."""
 
-HELD = "what an earlier start found missing has not been dealt with"
+UNRESOLVED_LOSS = "what an earlier start found missing has not been dealt with"
 """In ReplayReport.damaged while an untrusted replay waits for its ``checkpoint``."""
 
 
@@ -143,7 +143,7 @@ class DiskStore:
         self._journal_in_use = journal if ack_after is AckAfter.JOURNAL else None
         """The journal, if this start acknowledges by it; a journal may also exist only to be replayed."""
         self._generation = generation
-        self._is_settled = True
+        self._losses_resolved = True
         self._tail = TailFile(files, disk)
         log.set_generation(generation)
         if journal is not None:
@@ -214,9 +214,9 @@ class DiskStore:
             with (
                 self._failing
             ):  # now: the kernel says so once, and this replay may end before its end
-                checkpoints.note_held(checkpoint, journal_first)
+                checkpoints.record_blocked(checkpoint, journal_first)
         host_crash = host_crash or bool(not_written)
-        self._is_settled = not host_crash
+        self._losses_resolved = not host_crash
         self._opened_index = LedgerIndex(self._open_index(self._files, self._disk, host_crash))
         stamp = self.index.stamp()
         if checkpoint is not None and stamp.number < checkpoint.index:
@@ -240,7 +240,7 @@ class DiskStore:
 
             def before_change(found: LogReplay) -> None:
                 if found.lost or not journaled:
-                    checkpoints.note_held(checkpoint, journal_first)
+                    checkpoints.record_blocked(checkpoint, journal_first)
 
             found = replayer.run(checkpoint, before_change)
             if not_written:
@@ -253,10 +253,10 @@ class DiskStore:
                 journal_records = reapply.records
             self.log.sync()
             if checkpoint is not None and checkpoint.held:
-                found.lost.append(HELD)
+                found.lost.append(UNRESOLVED_LOSS)
             intact = not found.lost and (journaled or not found.dropped)
             if not intact:
-                checkpoints.note_held(checkpoint, journal_first)
+                checkpoints.record_blocked(checkpoint, journal_first)
             trusted = intact and not (host_crash and self.ack_after is AckAfter.WRITE)
             if host_crash:
                 with suppress(DiskFullError):  # which only makes a later start suspicious
@@ -303,7 +303,7 @@ class DiskStore:
                 self.checkpoint()
                 return
         checkpoints = self._checkpoints
-        checkpoints.held = not trusted
+        checkpoints.blocked = not trusted
         if made and checkpoints.last.journal is None:
             # From here on the journal counts, though the log's position stays where it is. The checkpoint that found no
             # space may have left the segment that was made, and have made no other.
@@ -567,7 +567,7 @@ class DiskStore:
                 self._checkpoints.failed(checkpointing.error)
                 raise checkpointing.error
             self.index.drop_frozen()
-            self._checkpoints.taken(checkpointing.checkpoint)
+            self._checkpoints.completed(checkpointing.checkpoint)
             if self._journal is not None:
                 self._journal.retire(checkpointing.checkpoint.journal)
 
@@ -577,9 +577,9 @@ class DiskStore:
         return self._checkpoints.last
 
     @property
-    def lacks_room(self) -> bool:
+    def lacks_space(self) -> bool:
         """True if the last checkpoint that was begun found no space."""
-        return self._checkpoints.lacks_room
+        return self._checkpoints.lacks_space
 
     @property
     def has_much_to_store(self) -> bool:
@@ -603,23 +603,23 @@ class DiskStore:
         checkpointing.run()
         self.end_checkpoint(checkpointing)
 
-    def settle(self) -> None:
+    def resolve_losses(self) -> None:
         """End the hold: the data that a replay found missing has been dealt with, durably. Raises as ``checkpoint``."""
-        if self._checkpoints.held:
+        if self._checkpoints.blocked:
             self.checkpoint()
             mark = self._mark_here()
             if mark is not None:
                 self._tail.replace(mark)
-        self._is_settled = True
+        self._losses_resolved = True
 
     # ---- idle disk ---------------------------------------------------------------
 
     @property
-    def is_held(self) -> bool:
+    def blocks_checkpoints(self) -> bool:
         """True if data that a replay found missing, or that a host crash may have taken of active ledgers, has not been
-        dealt with yet: see ``settle``. Active ledgers stay marked until then.
+        dealt with yet: see ``resolve_losses``. Active ledgers stay marked until then.
         """
-        return self._checkpoints.held or not self._is_settled
+        return self._checkpoints.blocked or not self._losses_resolved
 
     @property
     def is_proven(self) -> bool:
@@ -640,7 +640,7 @@ class DiskStore:
     @property
     def due_tail(self) -> TailMark | None:
         """The next tail mark to write; None if the last one already says it, or nothing may be said yet."""
-        if self._checkpoints.held or self._failed is not None:
+        if self._checkpoints.blocked or self._failed is not None:
             return None
         mark = self._mark_here()
         last = self._tail.last
@@ -665,7 +665,7 @@ class DiskStore:
 
     def note_end(self) -> None:
         """Write, unsynced, a tail mark of where the log ends; no ``write_tail`` may be in flight. DiskFailedError."""
-        if self._checkpoints.held or self._failed is not None:
+        if self._checkpoints.blocked or self._failed is not None:
             return
         mark = self._mark_here()
         if mark is None or not self.is_durable:
@@ -705,7 +705,7 @@ class DiskStore:
             self.abandon()
 
     def _close_durably(self) -> None:
-        if self._checkpoints.held:
+        if self._checkpoints.blocked:
             self.log.sync()
             return
         if self.index.is_frozen:

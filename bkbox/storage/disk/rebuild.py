@@ -177,7 +177,7 @@ class _Rebuild:
         proven = findings.segment < segment or any(later.proves for later in following)
         if findings.segment == segment:
             findings.bound = max(findings.bound, offset)
-        for region in findings.judge(is_last=not following, is_proven=proven, host_crash=True):
+        for region in findings.classify(is_last=not following, is_proven=proven, host_crash=True):
             if region.lost and (region.start, region.end) not in findings.gaps:
                 self._unreadable.append(f"{path} bytes {region.start} to {region.end}")
         if findings.header_problem is not None:

@@ -115,7 +115,7 @@ class LogReplayer:
         self._start = SEGMENT_HEADER_BYTES
         self._existing: set[int] = set()
         self._missing: set[int] = set()
-        self._gone: dict[int, list[tuple[int, int]]] = {}
+        self._lost_regions: dict[int, list[tuple[int, int]]] = {}
 
     def run(
         self, checkpoint: Checkpoint | None, before_change: Callable[[LogReplay], None]
@@ -131,12 +131,12 @@ class LogReplayer:
         self._first = min(existing, default=1)
         if checkpoint is not None:
             self._first, self._start = checkpoint.segment, checkpoint.offset
-        begun = self._start > SEGMENT_HEADER_BYTES
+        has_records = self._start > SEGMENT_HEADER_BYTES
         while existing and self._is_unused(existing[-1]):
             self._remove(existing.pop())
         self._existing = set(existing)
         newest = existing[-1] if existing else 0
-        if begun and newest < self._first:
+        if has_records and newest < self._first:
             self._note_missing(self._first)
         for number in range(self._first, newest + 1):
             if number in self._existing:
@@ -145,24 +145,24 @@ class LogReplayer:
                 self._note_missing(number)
         self._found.records, self._found.entries = self._indexer.records, self._indexer.entries
         for place, segment in enumerate(self._read):
-            self._judge(segment, self._read[place + 1 :])
-        self._hear_witnesses(checkpoint)
+            self._classify(segment, self._read[place + 1 :])
+        self._compare_witnesses(checkpoint)
         if self._found.lost:
             before_change(self._found)
         goes_on = False
         for segment in self._read:
-            goes_on = self._mend(segment, is_last=segment is self._read[-1])
+            goes_on = self._repair(segment, is_last=segment is self._read[-1])
         if not goes_on:
             tail = self._witnesses.tail
             seen = _written(*self._witnesses.elsewhere)
             if tail is not None:
                 seen = max(seen, _written(tail.segment, tail.offset))
-            self._log.start_at(max(newest, self._first + begun - 1, retired.last, seen) + 1)
+            self._log.start_at(max(newest, self._first + has_records - 1, retired.last, seen) + 1)
         if self._host_crash or self._found.lost:
-            gone, self._found.dropped = self._index.find_gone(self._is_gone)
-            if gone:
+            removals, self._found.dropped = self._index.find_lost(self._is_lost)
+            if removals:
                 before_change(self._found)
-                self._index.drop(gone)
+                self._index.drop(removals)
         return self._found
 
     def _is_unused(self, number: int) -> bool:
@@ -207,7 +207,7 @@ class LogReplayer:
 
     # ---- judging ---------------------------------------------------------------
 
-    def _hear_witnesses(self, checkpoint: Checkpoint | None) -> None:
+    def _compare_witnesses(self, checkpoint: Checkpoint | None) -> None:
         """Compare the end of the log with the witnesses of a longer one."""
         tail, stamp = self._witnesses.tail, self._witnesses.stamp
         last = self._read[-1].findings if self._read else None
@@ -233,7 +233,7 @@ class LogReplayer:
                 "the entry log goes on behind its checkpoint, and no dirty marker says why"
             )
 
-    def _judge(self, segment: _Segment, following: list[_Segment]) -> None:
+    def _classify(self, segment: _Segment, following: list[_Segment]) -> None:
         findings = segment.findings
         path = self._log.path_of(findings.segment)
         start = self._start if findings.segment == self._first else SEGMENT_HEADER_BYTES
@@ -242,7 +242,7 @@ class LogReplayer:
         if tail is not None:  # it proves what a SYNCED record would
             findings.bound = max(findings.bound, tail.reaches(findings.segment))
             is_proven = is_proven or findings.segment < tail.segment
-        self._gone[findings.segment] = [(findings.size, _ENDLESS)]
+        self._lost_regions[findings.segment] = [(findings.size, _ENDLESS)]
         if findings.header_problem is not None:
             self._found.lost.append(findings.header_problem)
         if findings.size < start:
@@ -251,14 +251,14 @@ class LogReplayer:
                 f"{path} ends at {findings.size}, before the checkpoint at {start}"
             )
             return
-        segment.regions = findings.judge(
+        segment.regions = findings.classify(
             is_last=not following,
             is_proven=is_proven,
             host_crash=self._host_crash,
             may_rot=self._is_journaled,
         )
         for region in segment.regions:
-            self._gone[findings.segment].append((region.start, region.end))
+            self._lost_regions[findings.segment].append((region.start, region.end))
             if region.lost:
                 self._found.lost.append(f"{path} bytes {region.start} to {region.end}")
         if following and not findings.is_sealed and (is_proven or not self._host_crash):
@@ -266,7 +266,7 @@ class LogReplayer:
 
     # ---- repairing -------------------------------------------------------------
 
-    def _mend(self, segment: _Segment, *, is_last: bool) -> bool:
+    def _repair(self, segment: _Segment, *, is_last: bool) -> bool:
         """Leave a segment durable, and whole but for the regions that it notes as lost; True if the log goes on in
         it.
         """
@@ -303,12 +303,12 @@ class LogReplayer:
 
     # ---- missing data --------------------------------------------------------------------------
 
-    def _is_gone(self, segment: int, start: int, end: int) -> bool:
+    def _is_lost(self, segment: int, start: int, end: int) -> bool:
         if segment not in self._existing:
             if segment < self._first and segment not in self._missing:
                 self._note_missing(segment)  # the checkpoint says that it was durable
             return True
         return any(
             start < bad_end and bad_start < end
-            for bad_start, bad_end in self._gone.get(segment, ())
+            for bad_start, bad_end in self._lost_regions.get(segment, ())
         )

@@ -58,7 +58,7 @@ class Reserve:
         return spent
 
 
-def make_room(files: Files, disk: Path) -> None:
+def free_reserve_if_full(files: Files, disk: Path) -> None:
     """Before a start writes anything: free some of the reserve if there is hardly any space. DiskError."""
     path = disk / RESERVE_NAME
     if not files.exists(path) or files.space(disk).free >= START_BYTES:

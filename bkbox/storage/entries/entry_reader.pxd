@@ -36,7 +36,7 @@ cdef class Fetch:
     cdef long long[::1] _at
     cdef long long[::1] _key
     cdef long long[::1] _order
-    cdef long long[::1] _spare
+    cdef long long[::1] _spare_order
 
     @cython.locals(index=Py_ssize_t)
     cpdef void add(self, long long ledger, long long entry, EntryLocation place, Py_ssize_t at) noexcept
@@ -47,10 +47,10 @@ cdef class Fetch:
     cpdef bint is_cold(self, Py_ssize_t number) noexcept
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t)
-    cdef int _load(self, unsigned char[::1] room, list cold) except -1
+    cdef int _load(self, unsigned char[::1] buffer, list cold) except -1
 
     @cython.locals(index=Py_ssize_t, number=Py_ssize_t)
-    cdef int _leave_run(self, Py_ssize_t start, Py_ssize_t end, list cold) except -1
+    cdef int _defer_run(self, Py_ssize_t start, Py_ssize_t end, list cold) except -1
 
     @cython.locals(
         index=Py_ssize_t,
@@ -68,7 +68,7 @@ cdef class Fetch:
     cdef bint _read_run(self, Py_ssize_t start, bint wait) except -1
 
     @cython.locals(index=Py_ssize_t, segment="long long", first="long long", number=Py_ssize_t)
-    cdef bint _check_run(self, unsigned char[::1] room, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef bint _check_run(self, unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t end) except -1
 
     @cython.locals(
         stage="unsigned char[::1]",
@@ -77,7 +77,7 @@ cdef class Fetch:
         crc="unsigned int",
         body=Py_ssize_t,
     )
-    cdef bint _copy(self, unsigned char[::1] room, Py_ssize_t index, Py_ssize_t at) noexcept
+    cdef bint _copy(self, unsigned char[::1] buffer, Py_ssize_t index, Py_ssize_t at) noexcept
 
     @cython.locals(
         number=Py_ssize_t,
@@ -90,7 +90,7 @@ cdef class Fetch:
         entry="long long",
         reach="long long",
     )
-    cdef int _tell(self, Py_ssize_t start, Py_ssize_t end, bint waited) except -1
+    cdef int _report(self, Py_ssize_t start, Py_ssize_t end, bint waited) except -1
 
     @cython.locals(count=Py_ssize_t, width=Py_ssize_t, number=Py_ssize_t, start=Py_ssize_t)
     cdef void _sort(self) noexcept

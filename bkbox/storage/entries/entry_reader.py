@@ -47,11 +47,11 @@ class Source(Protocol):
     def seed_of(self, segment: int) -> int:
         """The seed of the checksums of a segment's records."""
 
-    def read_cached(self, segment: int, offset: int, room: memoryview) -> int:
-        """Fill ``room`` as far as no wait for the disk is needed; returns the number of bytes."""
+    def read_cached(self, segment: int, offset: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` as far as no wait for the disk is needed; returns the number of bytes."""
 
-    def read_into(self, segment: int, offset: int, room: memoryview) -> int:
-        """Fill ``room``; fewer bytes only if the segment ends."""
+    def read_into(self, segment: int, offset: int, buffer: memoryview) -> int:
+        """Fill ``buffer``; fewer bytes only if the segment ends."""
 
 
 class ReadaheadState(Protocol):
@@ -93,7 +93,7 @@ class Fetch:
         "_seed_segment",
         "_segment",
         "_source",
-        "_spare",
+        "_spare_order",
         "_stage",
         "_stage_view",
         "count",
@@ -122,7 +122,7 @@ class Fetch:
         self._at = _column()
         self._key = _column()
         self._order = _column()
-        self._spare = _column()
+        self._spare_order = _column()
 
     def add(self, ledger: int, entry: int, place: EntryLocation, at: int) -> None:
         """Add an entry: the location of its record, and its place in the slot. There must be space for one more."""
@@ -157,7 +157,7 @@ class Fetch:
 
     # ---- reading ------------------------------------------------------------------------------------
 
-    def _load(self, room: memoryview, cold: list[Range] | None) -> int:
+    def _load(self, buffer: memoryview, cold: list[Range] | None) -> int:
         missed = []
         start = 0
         try:
@@ -165,24 +165,24 @@ class Fetch:
                 end = self._run_end(start)
                 if not self._read_run(start, False):
                     missed.append(start)
-                elif not self._check_run(room, start, end):
+                elif not self._check_run(buffer, start, end):
                     return _BROKEN
                 elif self.waited or self._follower.following:
-                    self._tell(start, end, self.waited)
+                    self._report(start, end, self.waited)
                 start = end
             for start in missed:
                 end = self._run_end(start)
                 if cold is not None:
-                    self._leave_run(start, end, cold)
+                    self._defer_run(start, end, cold)
                     continue
-                if not self._read_run(start, True) or not self._check_run(room, start, end):
+                if not self._read_run(start, True) or not self._check_run(buffer, start, end):
                     return _BROKEN
-                self._tell(start, end, True)
+                self._report(start, end, True)
         except DiskError:
             return _BROKEN
         return _COLD if missed and cold is not None else _FETCHED
 
-    def _leave_run(self, start: int, end: int, cold: list[Range]) -> None:
+    def _defer_run(self, start: int, end: int, cold: list[Range]) -> None:
         index = self._order[start]
         cold.append((self._segment[index], self._offset[index], self._run_bytes))
         for number in range(start, end):
@@ -232,7 +232,7 @@ class Fetch:
         self._follower.missed(segment, offset, size)
         return False
 
-    def _check_run(self, room: memoryview, start: int, end: int) -> bool:
+    def _check_run(self, buffer: memoryview, start: int, end: int) -> bool:
         """Verify the records in the buffer, and copy their entries to their places."""
         index = self._order[start]
         segment = self._segment[index]
@@ -242,11 +242,11 @@ class Fetch:
             self._seed_segment = segment
         for number in range(start, end):
             index = self._order[number]
-            if not self._copy(room, index, self._offset[index] - first):
+            if not self._copy(buffer, index, self._offset[index] - first):
                 return False
         return True
 
-    def _copy(self, room: memoryview, index: int, at: int) -> bool:
+    def _copy(self, buffer: memoryview, index: int, at: int) -> bool:
         """Verify the record at ``at`` of the buffer (storage/log/segment.py has its layout) and copy its entry."""
         stage = self._stage
         length = self._length[index]
@@ -264,14 +264,14 @@ class Fetch:
         ):
             return False
         body = at + _RECORD_HEADER_BYTES
-        crc = memory.copy_crc32c(room, to, stage, body, body + length, crc)
+        crc = memory.copy_crc32c(buffer, to, stage, body, body + length, crc)
         return (
             crc == memory.u32(stage, at)
-            and memory.i64(room, to) == self._ledger[index]
-            and memory.i64(room, to + 8) == self._entry[index]
+            and memory.i64(buffer, to) == self._ledger[index]
+            and memory.i64(buffer, to + 8) == self._entry[index]
         )
 
-    def _tell(self, start: int, end: int, waited: bool) -> None:
+    def _report(self, start: int, end: int, waited: bool) -> None:
         """Report a span that was read to the ReadaheadState, one ledger at a time."""
         number = start
         while number < end:
@@ -305,7 +305,7 @@ class Fetch:
             while start < count:
                 self._merge(start, min(start + width, count), min(start + 2 * width, count))
                 start += 2 * width
-            self._order, self._spare = self._spare, self._order
+            self._order, self._spare_order = self._spare_order, self._order
             width *= 2
 
     def _merge(self, start: int, middle: int, end: int) -> None:
@@ -316,10 +316,10 @@ class Fetch:
             if other >= end or (
                 one < middle and self._key[self._order[one]] <= self._key[self._order[other]]
             ):
-                self._spare[to] = self._order[one]
+                self._spare_order[to] = self._order[one]
                 one += 1
             else:
-                self._spare[to] = self._order[other]
+                self._spare_order[to] = self._order[other]
                 other += 1
 
 

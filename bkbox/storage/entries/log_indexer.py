@@ -34,7 +34,7 @@ class LogIndexer:
         self.counts = LedgerCounts()
         scan = LogScan(name.seed, name.segment)
 
-        def take(chunk: bytes, base: int, at: int, note: OnRecord) -> tuple[int, int]:
+        def consume(chunk: bytes, base: int, at: int, note: OnRecord) -> tuple[int, int]:
             def other(offset: int, kind: int, body: bytes) -> None:
                 note(ScannedRecord(offset, Kind(kind), body))
 
@@ -42,7 +42,7 @@ class LogIndexer:
             if self._index.is_full:
                 self._before_flush()
                 self._index.flush()
-            return reached, scan.wanted
+            return reached, scan.needed_bytes
 
         def on_record(record: ScannedRecord) -> None:
             if record.kind is Kind.FOOTER:
@@ -52,7 +52,7 @@ class LogIndexer:
             self._index.apply(Record(record.kind, record.body))
             self.records += 1
 
-        findings = read_segment(self._files, path, name, start, on_record, take)
+        findings = read_segment(self._files, path, name, start, on_record, consume)
         if scan.bound:
             findings.bound = max(findings.bound, scan.bound)
             findings.filled, findings.synced_ms = scan.filled, scan.synced_ms

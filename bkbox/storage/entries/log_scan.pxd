@@ -19,7 +19,7 @@ cdef Py_ssize_t _SYNCED_BYTES
 cdef class LogScan:
     cdef readonly Py_ssize_t entries
     cdef readonly Py_ssize_t records
-    cdef readonly Py_ssize_t wanted
+    cdef readonly Py_ssize_t needed_bytes
     cdef readonly long long bound
     cdef readonly long long filled
     cdef readonly long long synced_ms

@@ -35,9 +35,9 @@ class LogScan:
         "bound",
         "entries",
         "filled",
+        "needed_bytes",
         "records",
         "synced_ms",
-        "wanted",
     )
 
     def __init__(self, seed: int, segment: int) -> None:
@@ -53,7 +53,7 @@ class LogScan:
         self.filled = 0
         self.synced_ms = 0
         """The other fields of the last SYNCED record taken; 0 if it is of format 1."""
-        self.wanted = 0
+        self.needed_bytes = 0
         """If the last walk stopped at a record that is not whole in the chunk: the bytes of it that a chunk has to
         have for the walk to go on. Otherwise 0.
         """
@@ -81,10 +81,10 @@ class LogScan:
         counted = -1
         count = 0
         total = 0
-        self.wanted = 0
+        self.needed_bytes = 0
         while True:
             if size - at < _HEADER_BYTES:
-                self.wanted = _HEADER_BYTES
+                self.needed_bytes = _HEADER_BYTES
                 break
             kind = data[at + 13]
             length = memory.u32(data, at + 4)
@@ -102,7 +102,7 @@ class LogScan:
                 break
             body = at + _HEADER_BYTES
             if size - body < length:
-                self.wanted = _HEADER_BYTES + length
+                self.needed_bytes = _HEADER_BYTES + length
                 break
             if memory.crc32c(data, body, body + length, crc) != memory.u32(data, at):
                 break

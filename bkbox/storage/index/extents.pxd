@@ -32,7 +32,7 @@ cdef class Extent:
 
     cdef unsigned int _id(self, Py_ssize_t index) noexcept
 
-    @cython.locals(wanted="long long", low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
+    @cython.locals(distance="long long", low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
     cpdef Py_ssize_t index_of(self, long long entry) except -2
 
     @cython.locals(columns=int, at=Py_ssize_t, offset="long long", number=Py_ssize_t)
@@ -69,5 +69,5 @@ cdef class ExtentEncoder:
     @cython.locals(index=Py_ssize_t)
     cpdef bint add(self, long long entry, long long segment, long long offset, long long length) except -1
 
-    @cython.locals(columns=int, wide=int, room="unsigned char[::1]", at=Py_ssize_t, index=Py_ssize_t)
+    @cython.locals(columns=int, wide=int, view="unsigned char[::1]", at=Py_ssize_t, index=Py_ssize_t)
     cpdef Extent end(self, long long ledger)

@@ -112,18 +112,18 @@ class Extent:
         """The index of an entry in the extent, from 0; -1 if it has no such entry."""
         if entry < self.first or entry > self.last:
             return -1
-        wanted = entry - self.first
+        distance = entry - self.first
         if not self._columns & _IDS:
-            return wanted
+            return distance
         low = 0
-        high = min(self.count, wanted + 1)
+        high = min(self.count, distance + 1)
         while low < high:
             middle = (low + high) >> 1
-            if _u32(self._data, _HEAD_BYTES + 4 * middle) < wanted:
+            if _u32(self._data, _HEAD_BYTES + 4 * middle) < distance:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.count or _u32(self._data, _HEAD_BYTES + 4 * low) != wanted:
+        if low == self.count or _u32(self._data, _HEAD_BYTES + 4 * low) != distance:
             return -1
         return low
 
@@ -251,23 +251,23 @@ class ExtentEncoder:
         columns = self._columns
         wide = (columns & 1) + (columns >> 1 & 1) + (columns >> 2 & 1)
         value = bytearray(_HEAD_BYTES + 4 * self.count * wide)
-        room = value
-        memory.put_u32(room, 0, _VERSION << 24 | columns << 16 | self.count)
-        memory.put_u32(room, 4, self._segment)
-        memory.put_i64(room, 8, self._offset)
-        memory.put_u32(room, 16, 0 if columns & _LENGTHS else self._length)
+        view = value
+        memory.put_u32(view, 0, _VERSION << 24 | columns << 16 | self.count)
+        memory.put_u32(view, 4, self._segment)
+        memory.put_i64(view, 8, self._offset)
+        memory.put_u32(view, 16, 0 if columns & _LENGTHS else self._length)
         at = _HEAD_BYTES
         if columns & _IDS:
             for index in range(self.count):
-                memory.put_u32(room, at, self._ids[index])
+                memory.put_u32(view, at, self._ids[index])
                 at += 4
         if columns & _OFFSETS:
             for index in range(self.count):
-                memory.put_u32(room, at, self._offsets[index])
+                memory.put_u32(view, at, self._offsets[index])
                 at += 4
         if columns & _LENGTHS:
             for index in range(self.count):
-                memory.put_u32(room, at, self._lengths[index])
+                memory.put_u32(view, at, self._lengths[index])
                 at += 4
         self.count = 0
         return Extent(ledger, self._first, bytes(value))

@@ -49,7 +49,7 @@ class LedgerIndex:
         """The look-up; its ``active`` takes entries, and is replaced at each ``freeze``."""
         self._active = Layer(self.finder.active)
         self._frozen: Layer | None = None
-        self._spare: Layer | None = None
+        self._reusable: Layer | None = None
         self._flush: IndexFlush | None = None
         self._last: dict[int, int] = {}
         """The last stored entry, by ledger."""
@@ -209,8 +209,8 @@ class LedgerIndex:
         if self._frozen is not None:
             raise BugError("an index is frozen twice")
         self._frozen = self._active
-        self._active = self._spare or Layer(Memtable())
-        self._spare = None
+        self._active = self._reusable or Layer(Memtable())
+        self._reusable = None
         self.finder.frozen = self._frozen.entries
         self.finder.active = self._active.entries
 
@@ -236,7 +236,7 @@ class LedgerIndex:
         self._remember(self._flush.lasts)
         self.finder.frozen = None
         self._frozen.clear()
-        self._spare, self._frozen, self._flush = self._frozen, None, None
+        self._reusable, self._frozen, self._flush = self._frozen, None, None
 
     def flush(self, stamp: Stamp | None = None) -> None:
         """Freeze, write and drop in one call."""
@@ -255,21 +255,21 @@ class LedgerIndex:
 
     # ---- after a crash ---------------------------------------------------------------
 
-    def find_gone(self, is_gone: Callable[[int, int, int], bool]) -> tuple[Changes, int]:
+    def find_lost(self, is_lost: Callable[[int, int, int], bool]) -> tuple[Changes, int]:
         """The changes, for ``drop``, that remove the stored entries whose records at [start, end) of a segment are
         gone; and the number of those entries that no newer layer has.
         """
 
         def is_superseded(ledger: int, entry: int) -> bool:
             return any(
-                layer.entries.look(ledger, entry, self._place) != NOT_HERE
+                layer.entries.look_up(ledger, entry, self._place) != NOT_HERE
                 for layer in self._layers()
             )
 
-        return self._stored.find_gone(is_gone, is_superseded)
+        return self._stored.find_lost(is_lost, is_superseded)
 
     def drop(self, changes: Changes) -> None:
-        """Carry out the changes of ``find_gone``."""
+        """Carry out the changes of ``find_lost``."""
         self._stored.write(changes)
         self._last.clear()
         self.finder.drop_all()

@@ -68,7 +68,7 @@ cdef class Memtable:
     cpdef bint find(self, long long ledger, long long entry, EntryLocation place) except -1
 
     @cython.locals(found=_Ledger, row=Py_ssize_t)
-    cpdef int look(self, long long ledger, long long entry, EntryLocation place) except -2
+    cpdef int look_up(self, long long ledger, long long entry, EntryLocation place) except -2
 
     @cython.locals(found=_Ledger)
     cpdef bint forgets(self, long long ledger) except -1

@@ -206,9 +206,9 @@ class Memtable:
 
     def find(self, ledger: int, entry: int, place: EntryLocation) -> bool:
         """True if an entry is here; ``place`` then has its location."""
-        return self.look(ledger, entry, place) == _FOUND
+        return self.look_up(ledger, entry, place) == _FOUND
 
-    def look(self, ledger: int, entry: int, place: EntryLocation) -> int:
+    def look_up(self, ledger: int, entry: int, place: EntryLocation) -> int:
         """NOT_HERE, FOUND or TOMBSTONE, the last for entries of a ledger that was forgotten since."""
         found = self._ledgers.get(ledger)
         if found is None:
@@ -361,9 +361,9 @@ class EntryLookup:
 
     def find(self, ledger: int, entry: int, place: EntryLocation) -> bool:
         """True if the disk has an entry; ``place`` then has its location. Raises what ``load`` raises."""
-        outcome = self.active.look(ledger, entry, place)
+        outcome = self.active.look_up(ledger, entry, place)
         if outcome == _MISSING and self.frozen is not None:
-            outcome = self.frozen.look(ledger, entry, place)
+            outcome = self.frozen.look_up(ledger, entry, place)
         if outcome != _MISSING:
             return outcome == _FOUND
         return self._find_stored(ledger, entry, place)

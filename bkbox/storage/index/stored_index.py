@@ -131,30 +131,32 @@ class StoredIndex:
         for key, value in self._store.iterate(prefix, stop, reverse=reverse):
             yield self._decode_run(key, value)
 
-    def find_gone(
+    def find_lost(
         self,
-        is_gone: Callable[[int, int, int], bool],
+        is_lost: Callable[[int, int, int], bool],
         is_superseded: Callable[[int, int], bool],
     ) -> tuple[Changes, int]:
         """The changes that remove the entries whose records, at [start, end) of a segment, are gone; and the number
         of them that are not superseded.
         """
         changes: Changes = {}
-        gone = 0
+        lost = 0
         for key, value in self._store.iterate(_RUN, _RUN + _END):
             run = self._decode_run(key, value)
-            if not is_gone(run.segment, run.offset, 1 << 63):
+            if not is_lost(run.segment, run.offset, 1 << 63):
                 continue
-            kept = []
+            remaining = []
             for entry, offset, length in run.entries():
-                if not is_gone(run.segment, offset, offset + RECORD_HEADER_BYTES + length):
-                    kept.append((entry, run.segment, offset, length))
+                if not is_lost(run.segment, offset, offset + RECORD_HEADER_BYTES + length):
+                    remaining.append((entry, run.segment, offset, length))
                 else:
-                    gone += not is_superseded(run.ledger, entry)
-            if len(kept) < run.count:
+                    lost += not is_superseded(run.ledger, entry)
+            if len(remaining) < run.count:
                 changes[key] = None
-                changes.update((run_key(one), one.value) for one in encode_runs(run.ledger, kept))
-        return changes, gone
+                changes.update(
+                    (run_key(one), one.value) for one in encode_runs(run.ledger, remaining)
+                )
+        return changes, lost
 
     # ---- ledgers ---------------------------------------------------------------
 

@@ -103,7 +103,7 @@ class Journal(DurableLog):
             # The last batch of an incarnation need not have been synced, whichever segment it is in.
             is_proven = any(later.proves for later in read[place + 1 :])
             is_proven = is_proven or findings.segment < seen[0]
-            for start, end, was_durable in findings.judge(
+            for start, end, was_durable in findings.classify(
                 is_last=True, is_proven=is_proven, host_crash=True
             ):
                 if was_durable:

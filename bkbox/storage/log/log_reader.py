@@ -17,7 +17,7 @@ from bkbox.storage.files import Files, ReadFile
 from bkbox.storage.log.records import Location, Record
 from bkbox.storage.log.segment import RECORD_HEADER_BYTES, SegmentName, decode_record
 
-_ROOM_BYTES = 64 << 10
+_BUFFER_BYTES = 64 << 10
 
 
 class LogReader:
@@ -29,8 +29,8 @@ class LogReader:
         self._files = files
         self._path_of = path_of
         self._name_of = name_of
-        self._room = memoryview(bytearray(_ROOM_BYTES))
-        self._probe = self._room[:1]
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._probe = self._buffer[:1]
         self._open: OrderedDict[int, tuple[ReadFile, int]] = OrderedDict()
 
     def read(self, location: Location) -> Record:
@@ -54,22 +54,22 @@ class LogReader:
         """The seed of the checksums of a segment's records."""
         return self._segment(segment)[1]
 
-    def read_into(self, segment: int, offset: int, room: memoryview) -> int:
-        """Fill ``room``; returns the number of bytes, fewer only if the segment ends."""
-        return self._segment(segment)[0].read_into(offset, room)
+    def read_into(self, segment: int, offset: int, buffer: memoryview) -> int:
+        """Fill ``buffer``; returns the number of bytes, fewer only if the segment ends."""
+        return self._segment(segment)[0].read_into(offset, buffer)
 
-    def read_cached(self, segment: int, offset: int, room: memoryview) -> int:
+    def read_cached(self, segment: int, offset: int, buffer: memoryview) -> int:
         """As read_into, but only as far as no wait for the disk is needed."""
-        return self._segment(segment)[0].read_cached(offset, room)
+        return self._segment(segment)[0].read_cached(offset, buffer)
 
     def await_read(self, segment: int, offset: int, size: int) -> None:
         """Wait until bytes are in memory. Errors are left to the later read of them."""
         end = offset + size
         with suppress(DiskError):
             while offset < end:
-                room = self._room[: end - offset]
-                self._segment(segment)[0].read_into(offset, room)
-                offset += len(room)
+                buffer = self._buffer[: end - offset]
+                self._segment(segment)[0].read_into(offset, buffer)
+                offset += len(buffer)
 
     def is_cached(self, segment: int, offset: int) -> bool:
         """True if a byte is in memory."""

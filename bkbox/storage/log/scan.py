@@ -40,8 +40,8 @@ from bkbox.storage.log.segment import (
 
 OnRecord = Callable[[ScannedRecord], None]
 
-TakeEntries = Callable[[bytes, int, int, OnRecord], tuple[int, int]]
-"""As segment.Take, with a consumer for the records that are not kept."""
+EntryConsumer = Callable[[bytes, int, int, OnRecord], tuple[int, int]]
+"""As segment.RecordConsumer, with a consumer for the records that are not kept."""
 
 
 class Region(NamedTuple):
@@ -107,7 +107,7 @@ class SegmentFindings:
             start, end, lost = GAP_BODY.unpack(record.body)
             self.gaps[start, end] = bool(lost)
 
-    def judge(
+    def classify(
         self, *, is_last: bool, is_proven: bool, host_crash: bool, may_rot: bool = False
     ) -> list[Region]:
         """The bad regions, each with whether it had been durable. ``is_proven``: a later record proves all of this
@@ -142,9 +142,9 @@ def read_segment(
     name: SegmentName,
     start: int,
     on_record: OnRecord,
-    take: TakeEntries | None = None,
+    consume: EntryConsumer | None = None,
 ) -> SegmentFindings:
-    """Scan a segment from ``start``, and hand on its good records in order, but for those that ``take`` keeps.
+    """Scan a segment from ``start``, and hand on its good records in order, but for those that ``consume`` keeps.
 
     These do not get into the findings. Raises FormatVersionError for a newer format, DiskError if the file cannot be
     read, DamagedError for a good record that cannot have been written. A wrong header is noted, and does not keep the
@@ -159,9 +159,9 @@ def read_segment(
         findings.note(record)
         on_record(record)
 
-    def take_noting(chunk: bytes, base: int, at: int) -> tuple[int, int]:
-        assert take is not None
-        return take(chunk, base, at, note)
+    def consume_noting(chunk: bytes, base: int, at: int) -> tuple[int, int]:
+        assert consume is not None
+        return consume(chunk, base, at, note)
 
     file = files.open_read(path)
     try:
@@ -172,7 +172,7 @@ def read_segment(
             findings.format = check_segment_header(header, name, path)
         except DamagedError as error:
             findings.header_problem = str(error)
-        for item in scan(file, name, start, take_noting if take is not None else None):
+        for item in scan(file, name, start, consume_noting if consume is not None else None):
             if isinstance(item, ScannedRecord):
                 note(item)
             elif isinstance(item, Unwritten):

@@ -139,9 +139,9 @@ def filler(seed: int, start: int, end: int) -> bytes:
 
 
 def put_record(
-    room: bytearray, at: int, record: Record, seed: int, segment: int, offset: int
+    buffer: bytearray, at: int, record: Record, seed: int, segment: int, offset: int
 ) -> int:
-    """Write a record to ``room`` from ``at`` on, as it lies at ``offset`` of a segment; returns its end.
+    """Write a record to ``buffer`` from ``at`` on, as it lies at ``offset`` of a segment; returns its end.
 
     Batches of entries do the same for each of theirs (bookie/add_group.py).
     """
@@ -149,9 +149,9 @@ def put_record(
     length = len(body)
     check = _header_crc(seed, offset, length, segment, kind)
     checksum = crc32c(body, check)
-    _RECORD_HEADER.pack_into(room, at, checksum, length, segment, _MARK, kind, check & 0xFFFF)
+    _RECORD_HEADER.pack_into(buffer, at, checksum, length, segment, _MARK, kind, check & 0xFFFF)
     end = at + RECORD_HEADER_BYTES + length
-    room[at + RECORD_HEADER_BYTES : end] = body
+    buffer[at + RECORD_HEADER_BYTES : end] = body
     return end
 
 
@@ -244,7 +244,7 @@ class Unwritten:
     start: int
 
 
-Take = Callable[[bytes, int, int], tuple[int, int]]
+RecordConsumer = Callable[[bytes, int, int], tuple[int, int]]
 """Takes records out of a chunk: called with its bytes, the offset of the first of them, and the offset where a record
 begins. Returns the offset of the first record that it did not take; and, if that is not whole in the chunk, the bytes
 of it that a chunk has to have for it to go on, otherwise 0.
@@ -252,7 +252,7 @@ of it that a chunk has to have for it to go on, otherwise 0.
 
 
 def scan(
-    file: ReadFile, name: SegmentName, start: int, take: Take | None = None
+    file: ReadFile, name: SegmentName, start: int, consume: RecordConsumer | None = None
 ) -> Iterator[ScannedRecord | Damage | TornTail | Unwritten]:
     """All of a segment from ``start``, where a record begins, to its end, but for the taken records. Raises
     DiskError.
@@ -260,9 +260,9 @@ def scan(
     reader = _Reader(file, name)
     offset = max(start, SEGMENT_HEADER_BYTES)
     while offset < reader.size:
-        if take is not None:
-            taken, offset = offset, reader.taken_from(offset, take)
-            if offset > taken:
+        if consume is not None:
+            consumed, offset = offset, reader.consumed_from(offset, consume)
+            if offset > consumed:
                 continue
         record = reader.record_at(offset)
         if record is not None:
@@ -304,15 +304,15 @@ class _Reader:
         at = offset - self._base
         return self._window[at : at + length]
 
-    def taken_from(self, offset: int, take: Take) -> int:
+    def consumed_from(self, offset: int, consume: RecordConsumer) -> int:
         """The offset of the first record, from ``offset`` on, that is not taken."""
-        wanted = RECORD_HEADER_BYTES
-        while offset + wanted <= self.size:
-            self._bytes(offset, wanted)
-            reached, more = take(self._window, self._base, offset)
-            if more == 0 or (reached == offset and more <= wanted):
+        needed = RECORD_HEADER_BYTES
+        while offset + needed <= self.size:
+            self._bytes(offset, needed)
+            reached, more = consume(self._window, self._base, offset)
+            if more == 0 or (reached == offset and more <= needed):
                 return reached
-            offset, wanted = reached, more
+            offset, needed = reached, more
         return offset
 
     def _header(self, offset: int) -> _Header | None:

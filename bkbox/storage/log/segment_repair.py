@@ -60,14 +60,14 @@ def finish_segment(
         footer = end
         end += RECORD_HEADER_BYTES + len(body)
     records.append(Record(Kind.SEAL, OFFSET.pack(footer)))
-    room = bytearray(end - size + RECORD_HEADER_BYTES + OFFSET.size)
+    buffer = bytearray(end - size + RECORD_HEADER_BYTES + OFFSET.size)
     at = 0
     for record in records:
-        at = put_record(room, at, record, name.seed, name.segment, size + at)
+        at = put_record(buffer, at, record, name.seed, name.segment, size + at)
     file = files.open_append(path)
     try:
         try:
-            file.append(room)
+            file.append(buffer)
         except DiskError:
             with suppress(DiskError):
                 file.truncate(size)

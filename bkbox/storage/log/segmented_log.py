@@ -53,8 +53,8 @@ class RecordBatch(Protocol):
 
     record_bytes: int
 
-    def pack(self, room: bytearray, at: int, seed: int, segment: int, offset: int, /) -> int:
-        """Write the records to ``room`` from ``at``; ``offset`` is their location in the segment; returns the end."""
+    def pack(self, buffer: bytearray, at: int, seed: int, segment: int, offset: int, /) -> int:
+        """Write the records to ``buffer`` from ``at``; ``offset`` is their location in the segment; returns the end."""
         ...
 
 
@@ -62,7 +62,7 @@ Part = Record | RecordBatch
 """The unit of an append: a record, or a batch of entries."""
 
 _SYNCED_BYTES = RECORD_HEADER_BYTES + SYNCED_BODY.size
-_ROOM_KEPT_BYTES = 4 << 20
+_BUFFER_BYTES_MAX = 4 << 20
 """Size, in bytes, from which the buffer of an append is freed after it."""
 
 _SMALL_SYNC_BYTES = 96 << 10
@@ -91,13 +91,13 @@ def record_bytes(parts: Sequence[Part]) -> int:
 @struct
 class LogSync:
     """One sync in flight; ``run`` may be called on another thread, once. ``filled``: end of the filled part of the
-    file when it began, at ``begun_ms`` since 1970.
+    file when it began, at ``began_ms`` since 1970.
     """
 
     segment: int
     offset: int
     filled: int
-    begun_ms: int
+    began_ms: int
     left: list[tuple[int, AppendFile]]
     file: AppendFile | None
     make_next: Callable[[], AppendFile] | None
@@ -128,7 +128,7 @@ class LogSync:
                     self.error = error
                 self.make_next = None
 
-    def take_next(self) -> AppendFile | None:
+    def pop_next(self) -> AppendFile | None:
         """The next segment, if this sync has created it; it will not create it any more."""
         with self._making:
             made, self._made, self.make_next = self._made, None, None
@@ -157,7 +157,7 @@ class SegmentLog:
         self._left: list[tuple[int, AppendFile]] = []
         self._next: AppendFile | None = None
         self._syncing: LogSync | None = None
-        self._room = bytearray()
+        self._buffer = bytearray()
         self._written_back = SEGMENT_HEADER_BYTES
         self._filled = 0
         self._seed = 0
@@ -209,7 +209,7 @@ class SegmentLog:
         self.require_healthy()
         file, self._next = self._next, None
         if file is None and self._syncing is not None:
-            file = self._syncing.take_next()
+            file = self._syncing.pop_next()
         if file is None:
             try:
                 file = self._make(self.segment)
@@ -259,8 +259,8 @@ class SegmentLog:
             self.require_healthy()
         if self._file is None:
             self.create()
-        if len(self._room) < size + _SYNCED_BYTES:
-            self._room = bytearray(size + _SYNCED_BYTES)
+        if len(self._buffer) < size + _SYNCED_BYTES:
+            self._buffer = bytearray(size + _SYNCED_BYTES)
         at = 0
         announce = self._synced > self._announced
         if announce:
@@ -270,14 +270,14 @@ class SegmentLog:
             offset = self.offset + at
             if isinstance(part, Record):
                 locations.append(Location(self.segment, offset, len(part.body)))
-                at = put_record(self._room, at, part, self._seed, self.segment, offset)
+                at = put_record(self._buffer, at, part, self._seed, self.segment, offset)
             else:
                 locations.append(Location(self.segment, offset, part.record_bytes))
-                at = part.pack(self._room, at, self._seed, self.segment, offset)
-        with memoryview(self._room) as room, room[:at] as packed:
+                at = part.pack(self._buffer, at, self._seed, self.segment, offset)
+        with memoryview(self._buffer) as buffer, buffer[:at] as packed:
             self._write(packed)
-        if len(self._room) > _ROOM_KEPT_BYTES:
-            self._room = bytearray()
+        if len(self._buffer) > _BUFFER_BYTES_MAX:
+            self._buffer = bytearray()
         self._unproven = self.offset
         if announce:
             self._announced = self._synced
@@ -288,7 +288,7 @@ class SegmentLog:
         """Pack a SYNCED record about the last sync; returns its bytes."""
         body = SYNCED_BODY.pack(self._synced, self._synced_filled, self._synced_ms, self.generation)
         record = Record(Kind.SYNCED, body)
-        return put_record(self._room, 0, record, self._seed, self.segment, self.offset)
+        return put_record(self._buffer, 0, record, self._seed, self.segment, self.offset)
 
     @property
     def is_proven(self) -> bool:
@@ -304,10 +304,10 @@ class SegmentLog:
             raise BugError("a proof that a log is durable, which it is not")
         if self._file is None:
             self.create()
-        if len(self._room) < _SYNCED_BYTES:
-            self._room = bytearray(_SYNCED_BYTES)
+        if len(self._buffer) < _SYNCED_BYTES:
+            self._buffer = bytearray(_SYNCED_BYTES)
         size = self._put_synced()
-        with memoryview(self._room) as room, room[:size] as packed:
+        with memoryview(self._buffer) as buffer, buffer[:size] as packed:
             self._write(packed)
         self._announced = self._synced
         self._left_unproven = False
@@ -408,14 +408,14 @@ class SegmentLog:
     def end_sync(self, sync: LogSync) -> None:
         """End a sync that has run. DiskFailedError ends the log."""
         self._syncing = None
-        made = sync.take_next()
+        made = sync.pop_next()
         if made is not None:
             # Of this segment or the next one: a new segment takes over what an earlier sync has created of it.
             self._next = made
         if sync.error is not None:
             self._fail(sync.error)
-        self._synced_ms = sync.begun_ms
-        self._durable_end = sync.segment, sync.offset, sync.begun_ms
+        self._synced_ms = sync.began_ms
+        self._durable_end = sync.segment, sync.offset, sync.began_ms
         if sync.segment == self.segment:
             self._synced = max(self._synced, sync.offset)
             self._synced_filled = min(sync.filled, self._filled)

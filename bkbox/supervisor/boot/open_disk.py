@@ -130,7 +130,7 @@ async def finish_recovery(disk: Disk, files: Files) -> None:
     """Clear earlier runs from the dirty marker, whose possible losses are durably accounted for: the disk may serve."""
     assert disk.run is not None
     await disk.call(messages.ClearDirtyMarker())
-    markers.settle(files, disk.path, disk.run, disk.before)
+    markers.commit(files, disk.path, disk.run, disk.before)
     disk.may_have_lost = disk.only_active = False
     disk.recovered = True
 

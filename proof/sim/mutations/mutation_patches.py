@@ -172,7 +172,7 @@ def no_marker() -> tuple[Change, ...]:
     """Neither the beginning of a run nor its settling is written."""
     return (
         (dirty_marker, "begin_run", lambda files, disk, run: dirty_marker.read_marker(files, disk)),
-        (dirty_marker, "settle", lambda files, disk, run, before: None),
+        (dirty_marker, "commit", lambda files, disk, run, before: None),
     )
 
 
@@ -187,7 +187,7 @@ def settled_before_marks() -> tuple[Change, ...]:
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         async def account(self: Any, base: Any, opened: Any) -> None:
             for disk in opened:
-                dirty_marker.settle(self._files, disk.path, disk.run, disk.before)
+                dirty_marker.commit(self._files, disk.path, disk.run, disk.before)
             await real(self, base, opened)
 
         return account
@@ -288,7 +288,7 @@ def damage_ignored() -> tuple[Change, ...]:
         return run
 
     return (
-        *method(SegmentFindings, "judge", changed),
+        *method(SegmentFindings, "classify", changed),
         *method(LogReplayer, "run", changed_run),
     )
 

@@ -46,7 +46,7 @@ def torn_for_granted() -> tuple[Change, ...]:
 
         return judge
 
-    return method(SegmentFindings, "judge", changed)
+    return method(SegmentFindings, "classify", changed)
 
 
 class _NeverOlder(int):

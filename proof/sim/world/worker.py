@@ -301,7 +301,7 @@ class Worker:
             store is not None
             and not self.process.dead
             and store.failed_reason is None
-            and not store.is_held
+            and not store.blocks_checkpoints
             and self.slowness == 1
             and now - self.opened_at > IDLE_S
         )

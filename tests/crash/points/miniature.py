@@ -210,8 +210,8 @@ class Miniature:
             self._mark_losses()
         for disk in self.opened:
             assert disk.store is not None
-            disk.store.settle()
-            markers.settle(_FILES, disk.path, self._run, disk.before)
+            disk.store.resolve_losses()
+            markers.commit(_FILES, disk.path, self._run, disk.before)
             disk.recovered = True
         if self.witnessed:
             self._look_at_disks()
@@ -312,7 +312,7 @@ class Miniature:
     def _close(self, disk: LocalDisk) -> None:
         assert disk.store is not None
         assert disk.bookie is not None
-        if disk.bookie.has_active and not disk.store.is_held:
+        if disk.bookie.has_active and not disk.store.blocks_checkpoints:
             self._unmark(disk.bookie)
         disk.store.close()
         disk.stats = {"durable": disk.store.durable}

@@ -103,7 +103,7 @@ def check_segment(data: bytes) -> object:
         reached = end
     assert reached == max(findings.size, SEGMENT_HEADER_BYTES)
     for host_crash in (False, True):
-        findings.judge(is_last=True, is_proven=host_crash, host_crash=host_crash)
+        findings.classify(is_last=True, is_proven=host_crash, host_crash=host_crash)
     return (
         len(alone) > 0,
         len(findings.bad),
@@ -142,7 +142,7 @@ def _read_with(
     def take(chunk: bytes, base: int, at: int, note: object) -> tuple[int, int]:
         reached = scan.walk(chunk, base, at, recent, tally, other)
         assert reached >= at
-        return reached, scan.wanted
+        return reached, scan.needed_bytes
 
     def on_record(record: ScannedRecord) -> None:
         others.append((record.offset, int(record.kind), record.body))

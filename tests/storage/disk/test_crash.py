@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.storage.disk import dirty_marker
-from bkbox.storage.disk.disk import HELD, DiskStore, ReplayReport
+from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore, ReplayReport
 from bkbox.storage.files import Files
 from bkbox.storage.index.ordered_store import LevelStore, OrderedStore, discard_unsynced
 from bkbox.storage.log.records import (
@@ -262,7 +262,7 @@ def live_through_crashes(
             model.accept(store)
             if not report.trusted:
                 store.checkpoint()
-            dirty_marker.settle(files, disk.path, run, before)
+            dirty_marker.commit(files, disk.path, run, before)
             if last:
                 break
             work(store, model, rng)
@@ -284,7 +284,7 @@ def live_through_crashes(
 
 
 def check_report(report: ReplayReport, mode: AckAfter, host_crash: bool) -> None:
-    assert report.damaged == () or (mode is AckAfter.WRITE and report.damaged == (HELD,))
+    assert report.damaged == () or (mode is AckAfter.WRITE and report.damaged == (UNRESOLVED_LOSS,))
     assert report.trusted == (mode is not AckAfter.WRITE or not host_crash)
 
 

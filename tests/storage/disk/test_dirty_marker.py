@@ -20,10 +20,10 @@ from bkbox.storage.disk.dirty_marker import (
     Marker,
     begin_run,
     clear,
+    commit,
     mark_replaced,
     read_marker,
     record_failure,
-    settle,
 )
 from bkbox.storage.disk.identity import DiskIdentity, read_identity, write_identity
 from bkbox.storage.disk.lock import DiskLock
@@ -42,7 +42,7 @@ def test_runs_add_up_until_settled(tmp_path: Path) -> None:
     before = begin_run(FILES, tmp_path, SECOND)
     assert before == Marker(runs=(FIRST,))
     assert read_marker(FILES, tmp_path) == Marker(runs=(FIRST, SECOND))
-    settle(FILES, tmp_path, SECOND, before)
+    commit(FILES, tmp_path, SECOND, before)
     assert read_marker(FILES, tmp_path) == Marker(runs=(SECOND,))
 
 
@@ -70,7 +70,7 @@ def test_only_a_settled_run_without_failure_is_cleared(tmp_path: Path) -> None:
     begin_run(FILES, tmp_path, FIRST)
     before = begin_run(FILES, tmp_path, SECOND)
     assert not clear(FILES, tmp_path, SECOND)
-    settle(FILES, tmp_path, SECOND, before)
+    commit(FILES, tmp_path, SECOND, before)
     assert clear(FILES, tmp_path, SECOND)
     assert read_marker(FILES, tmp_path) is None
     begin_run(FILES, tmp_path, SECOND)
@@ -83,7 +83,7 @@ def test_settling_keeps_the_failures_of_this_run(tmp_path: Path) -> None:
     record_failure(FILES, tmp_path, "old")
     before = begin_run(FILES, tmp_path, SECOND)
     record_failure(FILES, tmp_path, "new")
-    settle(FILES, tmp_path, SECOND, before)
+    commit(FILES, tmp_path, SECOND, before)
     assert read_marker(FILES, tmp_path) == Marker(runs=(SECOND,), failures=("new",))
 
 

@@ -20,7 +20,7 @@ from bkbox.errors import (
     InvalidIdError,
 )
 from bkbox.storage.disk import dirty_marker
-from bkbox.storage.disk.disk import HELD, DiskStore
+from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.disk.rebuild import rebuild_index
 from bkbox.storage.files import RealFiles
@@ -319,7 +319,7 @@ def test_a_wrong_record_is_damage_that_every_start_finds_until_a_checkpoint(
         store = disk.open()
         report = store.replay(False)
         assert not report.trusted
-        assert report.damaged[1:] == (HELD,) * again
+        assert report.damaged[1:] == (UNRESOLVED_LOSS,) * again
         assert str(disk.segment()) in report.damaged[0]
         assert not store.has_entry(1, number)
         assert store.read_entry(1, number - 1) == entry_bytes(1, number - 1, bytes(100))
@@ -392,7 +392,7 @@ def test_an_old_segment_that_vanished_with_the_host_is_damage(disk: Disk, mode: 
     for again in range(2):
         store = disk.open(mode)
         report = store.replay(True)
-        assert report.damaged == (HELD if again else f"{disk.segment(1)} is missing",)
+        assert report.damaged == (UNRESOLVED_LOSS if again else f"{disk.segment(1)} is missing",)
         assert bool(report.dropped_entries) is not bool(again)
         assert not report.trusted
         assert store.last_entry_id(1) == 20
@@ -447,7 +447,7 @@ def test_an_entry_that_the_index_knows_and_the_log_lost_is_not_passed_over(real_
         report = store.replay(True)
         # The index held the entry, so it had been acknowledged: this disk lied about its sync.
         assert report.dropped_entries == 1
-        assert report.damaged == (HELD,) * again
+        assert report.damaged == (UNRESOLVED_LOSS,) * again
         assert report.bytes_cut == (0 if again else 16 + 32 + 100 - 1)
         assert not report.trusted
         store.abandon()

@@ -9,7 +9,7 @@ import pytest
 
 from bkbox.errors import DamagedError, IndexDamagedError
 from bkbox.storage.disk.checkpoint import read_checkpoint
-from bkbox.storage.disk.disk import HELD
+from bkbox.storage.disk.disk import UNRESOLVED_LOSS
 from bkbox.storage.disk.rebuild import RebuildReport, _Rebuild, rebuild_index
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index.index import LedgerIndex
@@ -69,14 +69,14 @@ def test_what_the_log_lost_is_missing_until_it_is_dealt_with(real_disk: Disk, lo
     for _ in range(2):
         store = disk.open()
         report = store.replay(False)
-        assert (report.trusted, report.damaged[-1:]) == (False, (HELD,))
+        assert (report.trusted, report.damaged[-1:]) == (False, (UNRESOLVED_LOSS,))
         state = store.ledger_state(1)
         assert state is not None
         assert state.fenced
         store.abandon()
     store = disk.open()
     store.replay(False)
-    store.settle()
+    store.resolve_losses()
     store.close()
     store = disk.open()
     assert store.replay(False).trusted

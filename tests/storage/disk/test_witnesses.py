@@ -12,7 +12,7 @@ import pytest
 from bkbox.errors import DiskFullError, IndexDamagedError
 from bkbox.ipc import messages
 from bkbox.storage.disk.checkpoint import read_checkpoint
-from bkbox.storage.disk.disk import HELD, DiskStore, ReplayReport
+from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore, ReplayReport
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index.ordered_store import MemoryStore
 from bkbox.storage.log.records import (
@@ -117,7 +117,7 @@ def test_the_log_goes_on_beyond_what_a_tail_mark_saw_of_a_cut_one(disk: Disk) ->
     store = disk.open()
     assert not store.replay(True).intact
     assert store.due_tail is None, "before it is settled nothing vouches for the end of this log"
-    store.settle()
+    store.resolve_losses()
     mark = read_tail(RealFiles(), disk.path)
     assert mark is not None
     assert mark.segment == store.log.position.segment > 1
@@ -282,7 +282,7 @@ def test_a_journal_that_ends_too_early_is_a_loss(disk: Disk, how: str, host_cras
     assert not report.intact
     store = disk.open(AckAfter.JOURNAL)
     assert not store.replay(False).intact
-    store.settle()
+    store.resolve_losses()
     put(store, entry(1, 10))
     rest(store)
     store.abandon()
@@ -315,7 +315,7 @@ def test_others_have_seen_a_longer_log(disk: Disk) -> None:
     store = disk.open()
     report = store.replay(False, seen=seen)
     assert "the record of the disks has seen" in report.damaged[0]
-    store.settle()
+    store.resolve_losses()
     assert store.durable[1:] > seen[1:]
     now = store.durable
     store.abandon()
@@ -356,7 +356,7 @@ def test_a_clean_disk_whose_log_goes_on_behind_its_checkpoint_is_a_loss(disk: Di
     assert not report.intact
     assert store.entries(1) == [(0, 9)]
     store.abandon()
-    assert HELD in again(disk, is_clean=True).damaged
+    assert UNRESOLVED_LOSS in again(disk, is_clean=True).damaged
 
 
 def test_a_lost_checkpoint_of_a_log_that_is_not_in_order_keeps_its_number(disk: Disk) -> None:
@@ -415,10 +415,10 @@ def test_what_the_device_did_not_take_is_a_loss_until_it_is_settled(
     assert "did not reach the device" in report.damaged[0]
     assert not report.intact
     for host_crash in (False, True):  # the kernel says so once
-        assert HELD in again(disk, mode, host_crash=host_crash).damaged
+        assert UNRESOLVED_LOSS in again(disk, mode, host_crash=host_crash).damaged
     store = disk.open(mode)
     store.replay(False)
-    store.settle()
+    store.resolve_losses()
     store.abandon()
     assert again(disk, mode).intact
 
@@ -439,7 +439,7 @@ def test_what_the_device_did_not_take_is_a_loss_also_if_the_index_has_to_be_made
     with pytest.raises(IndexDamagedError):
         store.replay(False)
     store.abandon()
-    assert HELD in again(disk, AckAfter.WRITE).damaged
+    assert UNRESOLVED_LOSS in again(disk, AckAfter.WRITE).damaged
 
 
 def test_a_start_after_a_clean_stop_or_a_lost_host_syncs_no_file_system(disk: Disk) -> None:

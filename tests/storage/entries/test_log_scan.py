@@ -76,7 +76,7 @@ def test_a_chunk_may_end_anywhere(cut: int, before: int) -> None:
     walked = Walked(bytes(before) + data[:cut], base=START - before)
     stopped = walked.end - START
     assert stopped <= cut
-    wanted = walked.scan.wanted
+    wanted = walked.scan.needed_bytes
     assert stopped + wanted > cut
     assert wanted == 16 or stopped + wanted <= len(data)
     end = walked.walk(data[stopped:], walked.end, walked.end)
@@ -118,7 +118,7 @@ def test_other_kinds_are_handed_on(record: Record) -> None:
 @pytest.mark.parametrize("record", [Record(Kind.ENTRY, bytes(15)), entry(-1, 0), entry(1, -1)])
 def test_an_entry_without_ids_is_not_taken(record: Record) -> None:
     walked = Walked(packed([entry(1, 0), record, entry(1, 1)]))
-    assert (walked.end, walked.scan.wanted, walked.others) == (START + 56, 0, [])
+    assert (walked.end, walked.scan.needed_bytes, walked.others) == (START + 56, 0, [])
     assert walked.scan.entries == 1
 
 
@@ -134,4 +134,4 @@ def test_a_record_counts_only_where_it_was_written() -> None:
 def test_a_length_that_no_record_has_is_not_waited_for() -> None:
     data = bytearray(packed([entry(1, 0)]))
     data[4:8] = struct.pack(">I", RECORD_BODY_BYTES_MAX + 1)
-    assert Walked(bytes(data)).scan.wanted == 0
+    assert Walked(bytes(data)).scan.needed_bytes == 0

@@ -393,7 +393,7 @@ def test_dropping_takes_out_single_entries() -> None:
     assert gone is not None
     assert newer is not None
     put_run(index, 1, 3, 1, segment=3)
-    changes, count = index.find_gone(
+    changes, count = index.find_lost(
         lambda segment, start, end: segment == 1 and start < newer.offset + 1 and gone.offset < end
     )
     assert count == 1, "of entry 3 something newer is known"

@@ -98,9 +98,9 @@ def test_a_forgotten_ledger_is_void_and_not_missing() -> None:
     recent.put(1, 0, 1, 64, 100)
     recent.forget(1)
     recent.put(1, 7, 1, 200, 100)
-    assert recent.look(1, 7, place) == FOUND
-    assert recent.look(1, 0, place) == TOMBSTONE
-    assert recent.look(2, 0, place) == NOT_HERE
+    assert recent.look_up(1, 7, place) == FOUND
+    assert recent.look_up(1, 0, place) == TOMBSTONE
+    assert recent.look_up(2, 0, place) == NOT_HERE
     assert [(run.first, run.last) for run in recent.runs()] == [(7, 7)]
 
 

@@ -119,7 +119,7 @@ def test_what_nothing_proves_is_lost_only_if_it_was_written_whole(
 
     def is_lost(**options: bool) -> bool:
         given = {"is_last": True, "is_proven": False, "host_crash": True, **options}
-        (region,) = findings.judge(**given)
+        (region,) = findings.classify(**given)
         return region.lost
 
     assert is_lost() is lost
@@ -140,7 +140,7 @@ def test_a_tail_that_a_killed_write_left_is_no_loss(is_filler: bool) -> None:
     tail = TornTail(600, 2_000, is_filler, untouched)
     findings = SegmentFindings(1, 2_000, 2_000, bad={(600, 2_000): untouched}, tail=tail)
     for is_last in (False, True):
-        (region,) = findings.judge(is_last=is_last, is_proven=False, host_crash=False)
+        (region,) = findings.classify(is_last=is_last, is_proven=False, host_crash=False)
         assert region.lost is not (is_last and is_filler)
 
 

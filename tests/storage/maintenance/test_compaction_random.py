@@ -199,7 +199,7 @@ class Machine:
     def do_lose(self, index_reached_the_disk: bool) -> None:
         self.compaction = None
         self.host.lose(index_reached_the_disk=index_reached_the_disk)
-        self.host.store.settle()
+        self.host.store.resolve_losses()
 
     def do_restart(self) -> None:
         self.compaction = None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.storage.disk import dirty_marker
-from bkbox.storage.disk.reserve import RESERVE_NAME, START_BYTES, make_room
+from bkbox.storage.disk.reserve import RESERVE_NAME, START_BYTES, free_reserve_if_full
 from bkbox.storage.files import RealFiles, Space
 from tests.harness.cluster import create_ledgers, ledger_of
 from tests.harness.processes import BookieProcess, bkbox
@@ -185,8 +185,8 @@ def test_a_start_leaves_some_of_the_reserve_for_the_next(tmp_path: Path) -> None
     reserve.write_bytes(bytes(8 * START_BYTES))
     sizes = [8 * START_BYTES]
     while reserve.exists():
-        make_room(files, tmp_path)
+        free_reserve_if_full(files, tmp_path)
         sizes.append(reserve.stat().st_size if reserve.exists() else 0)
         assert 0 < sizes[-2] - sizes[-1] <= START_BYTES
     assert len(sizes) > 20
-    make_room(files, tmp_path)
+    free_reserve_if_full(files, tmp_path)

@@ -64,7 +64,7 @@ demo-interpreted:
 # Tests wait more than they compute: WORKERS of them run beside one another. A busy machine may keep a process waiting
 # past any patience. So what failed is run again, by itself; what is wrong fails again, and both runs are printed, with
 # the tests that needed the second one.
-WORKERS ?= 6
+WORKERS ?= 4
 pytest = $(BIN)/python -m pytest -q -n $(WORKERS) $(1) || \
     $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --exitfirst $(1)
 

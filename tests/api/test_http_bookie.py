@@ -127,7 +127,7 @@ def test_every_window_shows_the_same_document(served: Served) -> None:
     over_cli = json.loads(
         bkbox("status", "--config", str(served.bookie.config), "-o", "json").stdout
     )
-    snapshot = asyncio.run(Bookie(served.reader, None, lambda: 0).take())
+    snapshot = asyncio.run(Bookie(served.reader, None, lambda: 0).read())
     assert snapshot.status is not None
     from_tui = json.loads(json.dumps(to_json(snapshot.status)))
     assert over_http.keys() == over_cli.keys() == from_tui.keys()
@@ -147,7 +147,7 @@ def test_every_window_says_what_a_process_takes(served: Served) -> None:
         for line in text.split("processes:\n")[1].split("\n\n")[0].splitlines()[1:]
         for role, name, *figures in [re.split("  +", line)]
     }
-    snapshot = asyncio.run(Bookie(served.reader, None, lambda: 0).take())
+    snapshot = asyncio.run(Bookie(served.reader, None, lambda: 0).read())
     assert snapshot.status is not None
     values = metric_values(served.get("/metrics")[1])
     document = json.loads(served.get(STATUS_URL)[1])

@@ -71,7 +71,7 @@ def test_what_it_wrote_is_read_back(folder: Path, program: Path) -> None:
         ]
         for ledger in ledgers:
             assert asyncio.run(_read(metadata, ledger)) == expected
-        timed = foreign.run(program, bookie.address, shape, 1 << 40, seconds=0.1, warmup_s=0.05)
+        timed = foreign.run(program, bookie.address, shape, 1 << 40, seconds=1.0, warmup_s=0.1)
         assert timed["sent"] > timed["requests"] > 0
         with pytest.raises(BenchError, match="adds were refused"):  # they are closed now
             foreign.run(program, bookie.address, shape, ledgers[0], entries=1)

@@ -61,6 +61,7 @@ def test_the_commands_that_scripts_rely_on() -> None:
         *("autorecovery enable", "autorecovery disable", "decommission"),
         *("tui", "doctor", "selftest", "debug bundle", "schema"),
         *("audit", "repair", "export", "import", "top"),
+        *("takeover", "handback"),
         *("log write", "log read", "log tail", "log truncate", "log list", "log delete"),
         "log forget",
         "model-check",

@@ -92,6 +92,7 @@ ELSEWHERE = {
     **dict.fromkeys(("log write", "log read", "log tail", "log list"), "tests/cli/log"),
     **dict.fromkeys(("log truncate", "log delete", "log forget"), "tests/cli/log"),
     "config import": "wants a file of Java's: tests/config",
+    **dict.fromkeys(("takeover", "handback"), "want disks of a Java bookie: tests/takeover"),
     "sim": "tests/sim",
     "model-check": "tests/model",
     **dict.fromkeys(("chaos", "chaos check"), "take long: tests/chaos"),

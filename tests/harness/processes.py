@@ -29,7 +29,7 @@ from tests.harness.waiting import wait_for
 BKBOX = list(COMMAND)
 
 
-_OF_THEIR_OWN = {"run", "autorecovery", "bench", "demo", "selftest", "tui"}
+_OF_THEIR_OWN = {"run", "autorecovery", "bench", "demo", "discover", "selftest", "tui"}
 """Commands that change their process, or are looked at from outside."""
 
 

@@ -54,7 +54,7 @@ def test_a_worker_that_begins_later_has_the_new_values(bookie: BookieProcess) ->
             "value": 0,
             "default": 1000,
             "running": 77,
-            "takes effect": "with `bkbox config reload`",
+            "takes effect": f"with `bkbox config reload --config {bookie.config}`",
         }
     ]
 
@@ -66,7 +66,7 @@ def test_a_key_that_needs_a_restart_refuses_all(bookie: BookieProcess) -> None:
     assert "checkpoint_bytes cannot change while the bookie runs" in done.stderr
     assert "error: nothing was changed" in done.stderr
     pending = {row["key"]: row["takes effect"] for row in config(bookie, "diff")}
-    assert pending["disk_usage_max"] == "with `bkbox config reload`"
+    assert pending["disk_usage_max"] == f"with `bkbox config reload --config {bookie.config}`"
     assert pending["checkpoint_bytes"] == "with a restart"
     bookie.config.write_text('disk_usage_max = 7\nack_after = "never"\n')
     assert bookie.process is not None

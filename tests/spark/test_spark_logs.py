@@ -146,7 +146,7 @@ def test_nothing_is_read_behind_a_ledger_that_is_open(cluster: Cluster) -> None:
     assert {row[0] for row in everything} == {one, other}
 
     async def reopen(ours: Hands) -> None:
-        found = await ours.store.read_ledger(LedgerId(one), latest=True)
+        found = await ours.store.read_ledger(LedgerId(one), linearizable=True)
         opened = replace(found.value, state=LedgerState.OPEN, last_entry=-1, length=0)
         await ours.store.write_ledger(opened, found.version)
 

@@ -240,7 +240,7 @@ def test_a_bookie_takes_itself_out(cluster_of_three: Cluster) -> None:
     )
     assert other.returncode == 4
     assert "Make it read-only first" in other.stderr
-    bkbox("job", "rate", "--all", "none", *here)
+    bkbox("job", "rate", "--all", "unlimited", *here)
     done = bkbox("decommission", leaver.bookie_id, *here, "--yes", timeout=120)
     assert f"no ledger names bookie {leaver.bookie_id} any more" in done.stderr
     assert leaver.status()["read_only_reasons"] == ["decommission"], "until it is stopped"

@@ -224,7 +224,9 @@ def test_a_bookie_takes_itself_out(cluster_of_three: Cluster) -> None:
         wait_for(
             lambda: leaver.status()["read_only_reasons"] == ["decommission"], "it to be read-only"
         )
-        assert bookies_of(cluster_of_three.uri)[leaver.bookie_id]
+        wait_for(
+            lambda: bookies_of(cluster_of_three.uri)[leaver.bookie_id], "it to be registered so"
+        )
         [job] = [
             each["id"]
             for each in json.loads(bkbox("job", "list", *here, "-o", "json").stdout)

@@ -15,6 +15,7 @@ from bkbox_tui.events import EVENTS_MAX
 from bkbox_tui.keys import PANELS, keys_of
 from bkbox_tui.snapshot import DiskFiles, Snapshot
 from bkbox_tui.table import Row, Table
+from bkbox_tui.widgets import Card
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.pilot import Pilot
@@ -195,6 +196,14 @@ def test_what_changes_is_drawn_and_what_is_frozen_is_not_asked() -> None:
         await until(pilot, lambda: script.taken > taken + 1)
 
     watch(app, steps)
+
+
+def test_a_snapshot_that_comes_while_the_screen_is_removed_is_not_drawn() -> None:
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await app.query(Card).remove()
+        app._draw()
+
+    watch(screen(Snapshot(1_000, healthy())), steps)
 
 
 def test_a_bookie_that_is_down_is_shown_from_its_files() -> None:

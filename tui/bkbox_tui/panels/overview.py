@@ -48,6 +48,8 @@ class Overview(Panel):
         heights["traffic"] = heights["repair"]
         heights["repair"], heights["events-lines"] = _halves(heights["traffic"])
         found = {card.id or "": card for card in self.query(Card)}
+        if found.keys() != heights.keys():  # they are just being removed
+            return
         for name, card in found.items():
             card.tall(heights[name])
         safe, repair, traffic = found["verdict"], found["repair"], found["traffic"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from bkbox_tui.app import Tui
 from bkbox_tui.sources import Bookie, Recording, Source
 
+from bkbox.base.commandline import set_origin
 from bkbox.config import load as configuration
 
 SIZE = (110, 32)
@@ -47,6 +48,7 @@ def main() -> None:
     what, keys, words, picture = sys.argv[1:]
     source: Source
     if what.endswith(".toml"):
+        set_origin(config=what)  # as the command does
         source = Bookie.here(configuration.load(Path(what), os.environ), wall_ms)
     else:
         source = Recording(Path(what))

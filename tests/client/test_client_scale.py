@@ -89,7 +89,8 @@ def test_a_process_that_is_held_up_takes_no_bookie_for_dead(
                 for bookie in bookies:
                     bookie.hung = True
 
-            writer = await client.create_ledger()
+            # Each append waits for all three: a bookie has at most one outstanding request to be late with.
+            writer = await client.create_ledger(ack_quorum=3)
             appended = writer.append_nowait(b"0")
             for _ in range(2):
                 await asyncio.sleep(0)

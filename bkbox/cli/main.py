@@ -95,6 +95,7 @@ class LazyGroup(click.Group):
             if error.errno == errno.EPIPE:
                 raise  # the reader closed the pipe: click ends silently
             report(host_error(error))
+            _discard_output()
             ctx.exit(ExitCode.FAILED)
 
 
@@ -284,6 +285,15 @@ def _print_wait(text: str) -> None:
     click.echo(text, err=True)
 
 
+def _discard_output() -> None:
+    """Discard what standard output does not take. Python would try it again at its exit, print a second error, and
+    exit with a code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def command() -> None:
     """Run ``bkbox`` as a process of its own."""
     keep_import_path_safe()
@@ -292,6 +302,7 @@ def command() -> None:
         main()
     except OSError as error:  # of ``--help``, as into a full disk: no command was invoked yet
         report(host_error(error))
+        _discard_output()
         sys.exit(ExitCode.FAILED)
 
 

@@ -115,14 +115,17 @@ def cut_power(bookie: CrashBookie, host: HostLoss, rng: random.Random, load: Loa
     """Kill all, lose what was not synced, start again.
 
     The power may also go while the bookie stops in order, or soon after one of its workers died;
-    and the start after it may end badly too. Returns whether it went while every disk was in use:
-    one whose stop in order had begun may have synced everything by then, whatever became of later starts.
+    and the start after it may end badly too. Returns whether something may be lost for sure: it went while every
+    disk was in use, and none had a reason to sync everything, as a stop in order and the start after a worker's death
+    have.
     """
     before = rng.random()
     if before < 0.2:
         os.kill(rng.choice(bookie.pids("worker")), signal.SIGKILL)
         load.run_for(rng.random())
-    elif before < 0.4:
+        cut_off(bookie, host, rng)
+        return False
+    if before < 0.4:
         assert bookie.process is not None
         bookie.process.send_signal(signal.SIGTERM)
         load.run_for(rng.random() * 0.7)

@@ -49,7 +49,9 @@ def test_a_closed_standard_input_is_no_empty_one(make_bookie: MakeBookie) -> Non
 
 def test_a_full_standard_output() -> None:
     for words in ("--help", "status --help", "completion bash", "--version"):
-        assert shell(f"{BKBOX} {words} >/dev/full") == (1, "error: No space left on device\n")
+        for buffered in ("-u PYTHONUNBUFFERED", "PYTHONUNBUFFERED=1"):
+            ended = shell(f"env {buffered} {BKBOX} {words} >/dev/full")
+            assert ended == (1, "error: No space left on device\n"), f"{buffered} {words}"
 
 
 def test_a_bookie_without_streams(make_bookie: MakeBookie) -> None:

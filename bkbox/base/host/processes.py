@@ -39,7 +39,10 @@ def open_files_limit(host: HostFiles, pid: int | str = "self") -> int | None:
 def threads(host: HostFiles, pid: int) -> list[Thread]:
     """All threads of a process, the first first; none if it is gone or belongs to another user."""
     found = []
-    for name in sorted(host.names(f"/proc/{pid}/task"), key=int):
+    # Thread ids wrap around: later ones may be smaller than the first one's, which is the process's.
+    for name in sorted(
+        host.names(f"/proc/{pid}/task"), key=lambda name: (int(name) != pid, int(name))
+    ):
         folder = f"/proc/{pid}/task/{name}"
         stat = host.text(f"{folder}/stat")
         if stat is None:

@@ -17,7 +17,7 @@ Java's DbLedgerStorage finds a ledger's directory by its id: with several disks,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
 from bkbox.base.commandline import bookie_command
@@ -52,7 +52,7 @@ from bkbox.storage.log.segment import (
 )
 from bkbox.storage.log.tail import TAIL_NAME
 from bkbox.supervisor.boot.cookies import compare, gather
-from bkbox.supervisor.disks.disk_inspection import VERSION_NAME, lock_all, make_directory
+from bkbox.supervisor.disks.disk_inspection import VERSION_NAME, locked, make_directory
 from bkbox.takeover import java_bookie, java_rocksdb
 from bkbox.takeover.disk_store import open_disk
 from bkbox.takeover.java_bookie import ASIDE, CURRENT, JavaBookie, Storage
@@ -114,15 +114,9 @@ class Handback:
         self._disks = [Path(each) for each in java.ledger_dirs]
         self._stores: list[DiskStore] = []
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Holds the disks. BookieRunningError, DiskError."""
-        held = lock_all(self._config, self._files, create=False)
-        try:
-            yield
-        finally:
-            for lock in held.values():
-                lock.release()
+        return locked(self._config, self._files, create=False)
 
     # ---- what may be in the way ---------------------------------------------------------------
 

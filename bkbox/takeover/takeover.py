@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -45,7 +45,7 @@ from bkbox.storage.files import Files, unlink_durably
 from bkbox.storage.log.records import LedgerRecord
 from bkbox.supervisor.boot.cookies import expected_cookie
 from bkbox.supervisor.disks.disk_inspection import (
-    lock_all,
+    locked,
     make_directory,
     stamp,
     write_epoch,
@@ -89,15 +89,9 @@ class Takeover:
         self._home: dict[int, int] = {}
         self._losses: list[str] = []
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Holds the disks. BookieRunningError, DiskError."""
-        held = lock_all(self._config, self._files, create=True)
-        try:
-            yield
-        finally:
-            for lock in held.values():
-                lock.release()
+        return locked(self._config, self._files, create=True)
 
     # ---- steps 1 to 5 -----------------------------------------------------------------------
 

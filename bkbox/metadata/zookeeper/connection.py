@@ -60,6 +60,12 @@ class Watch:
     def __init__(self, fired: asyncio.Event | None = None) -> None:
         self.fired = fired or asyncio.Event()
 
+    async def wait(self, wait_s: float) -> None:
+        """Return once it has fired, and after ``wait_s`` at the latest."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self.fired.wait()
+
 
 class Connection:
     """A session with ZooKeeper, described above; made by ``open``."""

@@ -8,7 +8,6 @@ ZkLedgerAuditorManager.java.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from contextlib import suppress
 
@@ -66,9 +65,7 @@ class ZooKeeperCandidacy(Candidacy):
         return elected
 
     async def changed(self, wait_s: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._watch.fired.wait()
+        await self._watch.wait(wait_s)
 
     async def close(self) -> None:
         self._zk.forget(self._watch)

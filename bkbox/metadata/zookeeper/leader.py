@@ -7,7 +7,6 @@ PulsarLedgerAuditorManager.java, LeaderElectionImpl.java.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import suppress
 
@@ -57,9 +56,7 @@ class LeaderCandidacy(Candidacy):
         return found.owner == self._zk.session_id
 
     async def changed(self, wait_s: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._watch.fired.wait()
+        await self._watch.wait(wait_s)
 
     async def close(self) -> None:
         self._zk.forget(self._watch)

@@ -100,9 +100,7 @@ class ZooKeeperRegistration(Registration):
                         f"bookie {self._bookie} is registered by {holder}, which is alive: stop "
                         "it, or give this bookie another bookie_id"
                     )
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left_s):
-                        await watch.fired.wait()
+                await watch.wait(left_s)
                 watch.fired.clear()
         finally:
             self._zk.forget(watch)

@@ -29,7 +29,7 @@ from bkbox.supervisor.boot.cookies import (
     removed,
 )
 from bkbox.supervisor.boot.witnessing import read_witness
-from bkbox.supervisor.disks.disk_inspection import Directory, DirState, lock_all, stamp, write_epoch
+from bkbox.supervisor.disks.disk_inspection import Directory, DirState, locked, stamp, write_epoch
 from bkbox.supervisor.disks.witness import BookieRecord, encode_record, without_disks
 from bkbox.wire.metadata import cookie as cookies
 from bkbox.wire.metadata.cookie import Cookie
@@ -178,8 +178,7 @@ async def apply_repair(config: Config, *, older_metadata: bool = False) -> None:
     """Carry out the repair with the disks locked. ``older_metadata`` accepts a metadata store that is behind the disks.
     Raises BookieRunningError, OperatorError."""
     files = RealFiles()
-    locks = lock_all(config, files, create=True)
-    try:
+    with locked(config, files, create=True):
         async with await connect(config.metadata, config.metadata_wait_s) as store:
             evidence = await gather(config, store, files)
             if evidence.store_rollback and older_metadata:
@@ -189,6 +188,3 @@ async def apply_repair(config: Config, *, older_metadata: bool = False) -> None:
             if plan.refusal is not None:
                 raise OperatorError(plan.refusal)
             await execute(evidence, store, files)
-    finally:
-        for lock in locks.values():
-            lock.release()

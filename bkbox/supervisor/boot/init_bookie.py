@@ -16,7 +16,7 @@ from bkbox.metadata import create
 from bkbox.storage.files import RealFiles
 from bkbox.supervisor.boot import cookies
 from bkbox.supervisor.boot.cookie_repair import prepare, write_to_metadata
-from bkbox.supervisor.disks.disk_inspection import DirState, lock_all, only_from_init, stamp
+from bkbox.supervisor.disks.disk_inspection import DirState, locked, only_from_init, stamp
 from bkbox.wire.metadata.cookie import decode, directories
 
 
@@ -41,8 +41,7 @@ async def initialise(config: Config) -> None:
                 f"bring it back after a lost disk run `{bookie_command('cookie', 'repair')}`, to start it "
                 f"`{bookie_command('run')}`"
             )
-        locks = lock_all(config, files, create=True)
-        try:
+        with locked(config, files, create=True):
             evidence = await cookies.gather(config, store, files)
             for item in evidence.directories:
                 if item.state is DirState.EMPTY:
@@ -57,6 +56,3 @@ async def initialise(config: Config) -> None:
                     prepare(files, evidence, item, uuid4())
                 stamp(files, item.path, evidence.expected)
             await write_to_metadata(store, evidence)
-        finally:
-            for lock in locks.values():
-                lock.release()

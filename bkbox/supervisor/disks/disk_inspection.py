@@ -11,7 +11,8 @@ with an older version is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
@@ -228,6 +229,17 @@ def lock_all(config: Config, files: Files, *, create: bool) -> dict[Path, DiskLo
             lock.release()
         raise
     return locks
+
+
+@contextmanager
+def locked(config: Config, files: Files, *, create: bool) -> Iterator[None]:
+    """Hold every directory of the bookie. Arguments and errors as of ``lock_all``."""
+    locks = lock_all(config, files, create=create)
+    try:
+        yield
+    finally:
+        for lock in locks.values():
+            lock.release()
 
 
 def make_directory(files: Files, path: Path) -> None:

@@ -1,8 +1,9 @@
 """The real Java parts: BookKeeper and ZooKeeper from Maven Central, and processes that run them.
 
-``class_path()`` builds tests/interop/java with Maven, once per checkout, into build/interop; ``maven_build()`` does so
-for any other folder with a pom.xml. Without Java 17 or Maven ``missing_reason()`` says so; tests call
-``require_java()``, which skips them then, or fails them if skipping is not permitted (CI=true in the environment).
+``class_path()`` builds tests/interop/java with Maven, once per checkout and version of BookKeeper, into
+build/bookkeeper-VERSION/interop; ``maven_build()`` does so for any other folder with a pom.xml. BOOKKEEPER_VERSION in
+the environment names another version than the default. Without Java 17 or Maven ``missing_reason()`` says so; tests
+call ``require_java()``, which skips them then, or fails them if skipping is not permitted (CI=true in the environment).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from tests.harness.waiting import wait_for
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = CHECKOUT / "tests" / "interop" / "java"
-BUILD = CHECKOUT / "build" / "interop"
+VERSION = os.environ.get("BOOKKEEPER_VERSION") or "4.18.0"
+BUILD = CHECKOUT / "build" / f"bookkeeper-{VERSION}"
+"""What is built for one version of BookKeeper."""
 BUILD_TIMEOUT_S = 240.0
 JAVA_MIN = 17
 
@@ -76,7 +79,7 @@ def require_java() -> None:
 @functools.cache
 def class_path() -> str:
     """The argument of ``java -cp``: our classes, BookKeeper, its client, ZooKeeper and what they need."""
-    return maven_build(SOURCES, BUILD)
+    return maven_build(SOURCES, BUILD / "interop")
 
 
 def maven_build(sources: Path, build: Path) -> str:
@@ -88,17 +91,34 @@ def maven_build(sources: Path, build: Path) -> str:
         wanted = _fingerprint(sources)
         if not stamp.exists() or stamp.read_text() != wanted:
             shutil.rmtree(build, ignore_errors=True)
-            _run_maven(sources, build)
+            _compile(sources, build)
             stamp.write_text(wanted)
     return f"{build / 'classes'}:{build / 'lib'}/*"
 
 
-def _run_maven(sources: Path, build: Path) -> None:
+def _compile(sources: Path, build: Path) -> None:
     goals = ["resources:resources", "compiler:compile", "dependency:copy-dependencies"]
+    _maven(sources / "pom.xml", f"-Dbuild.folder={build}", *goals)
+
+
+def maven_jars(pom: Path) -> Path:
+    """The folder with the jars that a pom.xml without code names, brought once per checkout and version."""
+    jars = BUILD / pom.parent.name
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(jars.with_suffix(".lock")):
+        stamp = jars / "stamp"
+        if not stamp.exists() or stamp.read_text() != pom.read_text():
+            shutil.rmtree(jars, ignore_errors=True)
+            _maven(pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
+            stamp.write_text(pom.read_text())
+    return jars
+
+
+def _maven(pom: Path, *arguments: str) -> None:
     done = subprocess.run(
         [
-            *("mvn", "--batch-mode", "--quiet", "-f", sources / "pom.xml"),
-            *(f"-Dbuild.folder={build}", *goals),
+            *("mvn", "--batch-mode", "--quiet", "-f", pom),
+            *(f"-Dbookkeeper.version={VERSION}", *arguments),
         ],
         capture_output=True,
         text=True,
@@ -107,29 +127,8 @@ def _run_maven(sources: Path, build: Path) -> None:
     )
     if done.returncode != 0:
         raise AssertionError(
-            f"Maven could not build {sources} (status {done.returncode}):\n{done.stdout}{done.stderr}"
+            f"Maven could not build {pom} (status {done.returncode}):\n{done.stdout}{done.stderr}"
         )
-
-
-def maven_jars(pom: Path) -> Path:
-    """The folder with the jars that a pom.xml without code names, brought once per checkout."""
-    jars = BUILD.parent / pom.parent.name
-    jars.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(jars.with_suffix(".lock")):
-        stamp = jars / "stamp"
-        if not stamp.exists() or stamp.read_text() != pom.read_text():
-            shutil.rmtree(jars, ignore_errors=True)
-            goal = "dependency:copy-dependencies"
-            done = subprocess.run(
-                ["mvn", "--batch-mode", "--quiet", "-f", pom, goal, f"-DoutputDirectory={jars}"],
-                capture_output=True,
-                text=True,
-                timeout=BUILD_TIMEOUT_S,
-                check=False,
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-            stamp.write_text(pom.read_text())
-    return jars
 
 
 def _fingerprint(sources: Path) -> str:

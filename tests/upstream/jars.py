@@ -10,11 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.harness.java import CHECKOUT, java_command, maven_build
+from tests.harness.java import BUILD, java_command, maven_build
 from tests.upstream.control import Control
 
 SOURCES = Path(__file__).parent / "java"
-BUILD = CHECKOUT / "build" / "upstream"
 RUN_TIMEOUT_S = 500.0
 LAUNCHER = "org.junit.platform.console.ConsoleLauncher"
 PACKAGE = "org.apache.bookkeeper"
@@ -23,7 +22,7 @@ _TEST = re.compile(r"className = '[\w.$]*?(\w+)', methodName = '(\w+)")
 
 @functools.cache
 def class_path() -> str:
-    return maven_build(SOURCES, BUILD)
+    return maven_build(SOURCES, BUILD / "upstream")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from bkbox.base.host.files import HostFiles
 from bkbox.checks import cluster, configuration, disk, registry
 from bkbox.checks import host as host_checks
 from bkbox.checks.bookie import of_status
+from bkbox.checks.causes import fold
 from bkbox.checks.registry import Finding
 from bkbox.config import load, metadata_uri
 from bkbox.config.schema import Config
@@ -64,18 +65,15 @@ def examine(
         others.append(host_checks.kernel(kernel_in_use()))
     others += _host(host, status)
     findings = [each for each in findings if not _is_redundant(each, others, folders)]
-    return [*findings, *others]
+    return fold([*findings, *others])
 
 
 def _is_redundant(each: Finding, others: list[Finding], folders: Collection[str]) -> bool:
-    """True if another finding names the cause: the cookies (of ``folders``), the metadata store, or the same words."""
-    causes = {
-        registry.METADATA.id: registry.METADATA_STORE.id,
-        registry.COOKIES.id: registry.COOKIES.id,
-    }
+    """True if another finding says the same: the cookies (of ``folders``), or the same words."""
+    differ = any(other.check == registry.COOKIES.id and other.verdict != "ok" for other in others)
     return (
         any(each.why == other.why for other in others)
-        or causes.get(each.check) in {other.check for other in others if other.verdict != "ok"}
+        or (each.check == registry.COOKIES.id and differ)
         or (each.check in ("disk", "lock") and each.verdict != "ok" and each.about in folders)
     )
 

@@ -16,6 +16,7 @@ from itertools import groupby
 from bkbox.api.admin.status import Status
 from bkbox.checks import registry
 from bkbox.checks.bookie import of_status
+from bkbox.checks.causes import fold
 from bkbox.checks.registry import Finding, Verdict, worst
 
 
@@ -69,8 +70,8 @@ def not_ready(status: Status) -> str:
 
 
 def not_whole(status: Status) -> list[str]:
-    """``bkbox health``: why a bookie is not whole, by what it says of itself; empty if it is."""
-    return [each.why for each in _bad(status, registry.HEALTH)]
+    """``bkbox health``: why a bookie is not whole, by what it says of itself: each cause once; empty if it is."""
+    return [each.why for each in fold(_bad(status, registry.HEALTH))]
 
 
 def _bad(status: Status, view: str) -> list[Finding]:

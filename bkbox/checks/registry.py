@@ -20,9 +20,21 @@ DOCTOR, SELFTEST = "doctor", "selftest"
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """A finding that is a consequence of another one; its fields are those of a finding."""
+
+    check: str
+    about: str
+    verdict: Verdict
+    why: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """``check``: its id; ``about``: of what (a disk, an address; "" for the whole); ``why``: what was found, and what
-    follows from it; ``command``: what to run or do ("" where there is nothing to do).
+    follows from it; ``command``: what to run or do ("" where there is nothing to do); ``effects``: its consequences,
+    which are no findings of their own.
 
     ``fail``: the bookie does not start, or does not do what it promises. ``warn``: it does, and needs attention.
     """
@@ -32,6 +44,7 @@ class Finding:
     verdict: Verdict
     why: str
     command: str = ""
+    effects: tuple[Effect, ...] = ()
 
     @property
     def views(self) -> tuple[str, ...]:

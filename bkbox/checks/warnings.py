@@ -13,6 +13,7 @@ from bkbox.base.limits import DESCRIPTORS_TARGET, FRONTEND_DESCRIPTORS
 from bkbox.base.text import counted
 from bkbox.checks import host, registry
 from bkbox.checks.bookie import of_status
+from bkbox.checks.causes import fold
 from bkbox.checks.registry import Finding
 from bkbox.config.schema import address_of
 from bkbox.config.values import is_loopback
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 
 
 def warnings_of(bookie: Supervisor, status: Status) -> tuple[StatusWarning, ...]:
-    """``status``: all else of the document."""
+    """One warning per cause; its effects are in the other parts of the document. ``status``: all else of it."""
     disks = {str(disk.path): disk for disk in bookie.disks}
-    found = [*of_status(status), *_of_supervisor(bookie, status)]
+    found = [
+        each
+        for each in (*of_status(status), *_of_supervisor(bookie, status))
+        if each.verdict != "ok" and registry.STATUS in each.views
+    ]
     return tuple(
         _of_disk(each, disks[each.about])
         if each.check == registry.DISK.id
         else StatusWarning(each.why, each.command)
-        for each in found
-        if each.verdict != "ok" and registry.STATUS in each.views
+        for each in fold(found)
     )
 
 

@@ -237,6 +237,11 @@ METRICS: tuple[Metric, ...] = (
         "Ledgers of the cluster that lack replicas, counted up to 10,000.",
         lambda s: s.autorecovery.under_replicated,
     ),
+    _one(
+        "ended_with_loss_ledgers",
+        "Ledgers of the cluster that were ended with loss accepted, as long as they are not deleted.",
+        lambda s: s.losses.ledgers,
+    ),
     # ---- clients
     _one(
         "client_connections",

@@ -25,6 +25,7 @@ def findings(bookie: BookieProcess, check: str, about: str = "") -> list[dict[st
         *("doctor", "--config", str(bookie.config), "--wait", "5", "-o", "json"), check=False
     )
     found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    found += [effect for each in found for effect in each["effects"]]
     return [each for each in found if (each["check"], each["about"]) == (check, about)]
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from bkbox.api.admin.status import (
     Stage,
     Status,
 )
-from bkbox.api.admin.status_parts import Device, Jobs, Quota, Quotas
+from bkbox.api.admin.status_parts import Device, Jobs, Losses, Quota, Quotas
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.metrics.exposition import exposition
 from bkbox.metrics.java_names import JAVA_METRICS
@@ -73,6 +74,7 @@ STATUS = Status(
     scheduled_jobs=(ScheduledJob(JobKind.GC, 900.0, 3, JobState.DONE, 1_700_000_000_000),),
     copies=Copies(8, 9, checking=True, checked_ms=1_500_000_000_000, job=4),
     quotas=Quotas((Quota("analytics", 500, 1_000, exceeded=False),)),
+    losses=Losses(3),
 )
 
 
@@ -132,6 +134,7 @@ def _of_autorecovery() -> set[str]:
         'bkbox_job_blocked_ledgers{job="4",kind="scrub"} 2.0',
         'bkbox_jobs_ended{state="failed"} 2.0',
         "bkbox_copies_short 8.0",
+        "bkbox_ended_with_loss_ledgers 3.0",
         "bkbox_copies_checked_timestamp_seconds 1.5e+09",
         'bkbox_process_restarts_total{name="b",role="frontend"} 3.0',
         'bkbox_process_resident_memory_bytes{name="b",role="supervisor"} 1e+07',
@@ -228,18 +231,50 @@ def test_promtool_takes_the_rules() -> None:
     check("rules", str(MONITORING / "alerts.yml"))
 
 
+def test_a_loss_alerts_for_a_day_and_an_old_one_not_at_all(tmp_path: Path) -> None:
+    series = 'bkbox_ended_with_loss_ledgers{job="bkbox", instance="%s"}'
+    alert = {
+        "exp_labels": {"severity": "critical", "job": "bkbox"},
+        "exp_annotations": {
+            "summary": "2 ledgers of the cluster were ended with loss accepted within a day",
+            "description": "Their records say what is lost: bkbox status, bkbox ledger show.",
+        },
+    }
+    name = "LedgersEndedWithLoss"
+    test = {
+        "interval": "1h",
+        "input_series": [
+            {"series": series % "a", "values": "7x10 9x60"},
+            {"series": series % "started-later", "values": "_x12 9x58"},
+        ],
+        "alert_rule_test": [
+            {"eval_time": "9h", "alertname": name, "exp_alerts": []},
+            {"eval_time": "14h", "alertname": name, "exp_alerts": [alert]},
+            {"eval_time": "50h", "alertname": name, "exp_alerts": []},
+        ],
+    }
+    rules = tmp_path / "rules.yml"
+    files = [str(MONITORING / "alerts.yml")]
+    rules.write_text(yaml.safe_dump({"rule_files": files, "tests": [test]}))
+    promtool("test", "rules", str(rules))
+
+
 def test_promtool_takes_what_is_scraped() -> None:
     check("metrics", stdin=exposition(STATUS))
 
 
 def check(*arguments: str, stdin: str = "") -> None:
+    promtool("check", *arguments, stdin=stdin)
+
+
+def promtool(*arguments: str, stdin: str = "") -> None:
     if shutil.which("promtool") is None:
         reason = "no promtool: it is in Debian's package prometheus"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
     done = subprocess.run(
-        ["promtool", "check", *arguments],
+        ["promtool", *arguments],
         input=stdin,
         capture_output=True,
         text=True,

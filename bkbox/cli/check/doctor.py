@@ -44,8 +44,9 @@ def doctor(ctx: click.Context, config_file: Path, quiet: bool, wait: float, outp
     """Look at everything that could keep a bookie from working, and say what to do.
 
     Configuration, disks, cookies, locks, ports, metadata store, limits, memory and clock of the host; and what the
-    bookie says of itself, where it runs. Changes nothing, and works whether the bookie runs or not: run it as the
-    user that runs the bookie. Exit code 0: nothing failed (there may be warnings); 1: something did.
+    bookie says of itself, where it runs. One cause is one finding: what follows from it is listed under it. Changes
+    nothing, and works whether the bookie runs or not: run it as the user that runs the bookie. Exit code 0: nothing
+    failed (there may be warnings); 1: something did.
 
     \b
     Example:
@@ -64,10 +65,11 @@ def doctor(ctx: click.Context, config_file: Path, quiet: bool, wait: float, outp
 
 
 def _print(findings: list[Finding]) -> None:
-    if findings:
-        print_table(
-            ["", "check", "of", "why", "what to do"],
-            [(_SIGNS[f.verdict], f.check, f.about, f.why, f.command) for f in findings],
-        )
+    rows = []
+    for f in findings:
+        rows.append((_SIGNS[f.verdict], f.check, f.about, f.why, f.command))
+        rows += [("", f"  so: {e.check}", e.about, e.why, e.command) for e in f.effects]
+    if rows:
+        print_table(["", "check", "of", "why", "what to do"], rows)
     counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in ("fail", "warn")}
     message(f"{counts['fail']} failed, {counted(counts['warn'], 'warning')}")

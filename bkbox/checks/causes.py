@@ -1,0 +1,136 @@
+"""One finding per cause: a finding that is a consequence of another one is listed under it. Pure.
+
+Nothing is dropped, and the worst verdict of all findings stays the same: a cause is at least as bad as its effects.
+A finding is only folded under one that is present and not in order; otherwise it stands for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
+from bkbox.checks import registry
+from bkbox.checks.registry import Check, Effect, Finding, worst
+
+
+class Cause(NamedTuple):
+    """``effect`` is a consequence of ``cause``: only of the same thing with ``same_about``, and only if one of the
+    phrases ``says`` is in the effect's words, and ``cause_says`` in the cause's."""
+
+    effect: Check
+    cause: Check
+    same_about: bool = False
+    says: tuple[str, ...] = ("",)
+    cause_says: str = ""
+
+
+_FULL = (DISK_FULL, DISK_USAGE, RESERVE_SPENT)
+_ABSENT = ("no disk does", "a disk is out of service")
+
+CAUSES = (
+    # a disk that is lost, or whose worker is being started
+    Cause(registry.UNLISTED, registry.DISK),
+    Cause(registry.NO_DISK, registry.DISK),
+    Cause(registry.DEVICE, registry.DISK, same_about=True),
+    Cause(registry.LOCK, registry.DISK, same_about=True),
+    Cause(registry.RESTARTS, registry.DISK, same_about=True),
+    Cause(registry.SPACE, registry.DISK, same_about=True, cause_says="o space left"),
+    Cause(registry.WRITABLE, registry.DISK, says=_ABSENT, cause_says="disk "),
+    # a process that hangs
+    Cause(registry.NO_DISK, registry.PROGRESS),
+    Cause(registry.WRITABLE, registry.PROGRESS, says=_ABSENT),
+    Cause(registry.WRITABLE, registry.FRONTEND, says=("no disk does",)),
+    Cause(registry.FRONTEND, registry.PROGRESS, cause_says="the front-end"),
+    Cause(registry.REPAIR, registry.PROGRESS, cause_says="the repair worker"),
+    # a full disk
+    Cause(registry.NO_SPACE, registry.SPACE, same_about=True),
+    Cause(registry.WRITABLE, registry.SPACE, says=_FULL, cause_says="takes no new entries"),
+    Cause(registry.WRITABLE, registry.NO_SPACE, says=_FULL),
+    # the metadata store is away
+    Cause(registry.METADATA, registry.METADATA_STORE),
+    Cause(registry.UNCOMPARED, registry.METADATA_STORE),
+    Cause(registry.COOKIES, registry.METADATA_STORE, says=("cannot be compared",)),
+    Cause(registry.USE, registry.METADATA_STORE),
+    Cause(registry.REPLICAS, registry.METADATA_STORE, says=("does not say",)),
+    Cause(registry.UNCOMPARED, registry.METADATA),
+    Cause(registry.USE, registry.METADATA),
+    Cause(registry.REPLICAS, registry.METADATA, says=("does not say",)),
+    Cause(registry.WRITABLE, registry.METADATA, says=("not registered",)),
+    # ledgers in limbo, and copies that are short: the jobs that mend them, and what those cannot do
+    Cause(registry.BLOCKED, registry.LIMBO),
+    Cause(registry.JOB, registry.LIMBO, says=("(limbo)",)),
+    Cause(registry.BOOKIE, registry.LIMBO, says=("(limbo)",)),
+    Cause(registry.JOB, registry.COPIES, says=("(check)",)),
+    Cause(registry.BOOKIE, registry.COPIES, says=("(check)",)),
+    # what an operator asked for
+    Cause(registry.WRITABLE, registry.READ_ONLY, says=("operator", "decommission")),
+    Cause(registry.WRITABLE, registry.BOOKIE, says=("operator",), cause_says="as was asked for"),
+    # a kill of the whole bookie
+    Cause(registry.LEFTOVERS, registry.LAST_STOP, says=("by a bookie that was killed",)),
+)
+"""In the order in which they are tried."""
+
+ALIKE = frozenset({registry.LAST_STOP.id, registry.FILE_SYSTEM.id, registry.SPACE.id})
+"""Checks of folders whose findings in the same words have one cause: one kill, one file system."""
+
+
+def fold(findings: Iterable[Finding]) -> list[Finding]:
+    """The causes, each with its effects, in the order of the findings. What is in order stays as it is."""
+    found = list(findings)
+    above = [_cause_of(place, found) for place in range(len(found))]
+    effects: dict[int, list[Finding]] = {}
+    for place, each in enumerate(found):
+        if above[place] is not None:
+            effects.setdefault(_root(place, above), []).append(each)
+    return [
+        _with_effects(each, effects.get(place, []))
+        for place, each in enumerate(found)
+        if above[place] is None
+    ]
+
+
+def _cause_of(place: int, found: Sequence[Finding]) -> int | None:
+    effect = found[place]
+    if effect.verdict == "ok":
+        return None
+    for row in CAUSES:
+        if row.effect.id == effect.check and any(each in effect.why for each in row.says):
+            for other, cause in enumerate(found):
+                if other != place and _is_cause(row, cause, effect):
+                    return other
+    if effect.check in ALIKE:
+        for other, cause in enumerate(found[:place]):
+            if (cause.check, cause.verdict, cause.why) == (
+                effect.check,
+                effect.verdict,
+                effect.why,
+            ):
+                return other
+    return None
+
+
+def _is_cause(row: Cause, cause: Finding, effect: Finding) -> bool:
+    return (
+        cause.check == row.cause.id
+        and cause.verdict != "ok"
+        and row.cause_says in cause.why
+        and (not row.same_about or effect.about.removeprefix("worker ") == cause.about)
+    )
+
+
+def _root(place: int, above: Sequence[int | None]) -> int:
+    """The first cause. The rows of CAUSES form no circle; a test checks that."""
+    while (cause := above[place]) is not None:
+        place = cause
+    return place
+
+
+def _with_effects(cause: Finding, effects: Sequence[Finding]) -> Finding:
+    if not effects:
+        return cause
+    listed = tuple(
+        Effect(each.check, each.about, each.verdict, each.why, each.command) for each in effects
+    )
+    return replace(cause, verdict=worst([cause, *effects]), effects=listed)

@@ -1,0 +1,167 @@
+"""One finding per cause: the table, and what the doctor says of real bookies on which one thing is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bkbox.checks import registry
+from bkbox.checks.causes import ALIKE, CAUSES, fold
+from bkbox.checks.registry import Finding, worst
+from tests.harness.cluster import pretend_another_boot
+from tests.harness.fixtures import MakeBookie
+from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.waiting import wait_for
+from tests.repair.limbo.test_stuck_ledgers import Cluster, write
+
+OF_THE_HOST = {"file system", "memory", "clock", "kernel", "limits"}
+
+
+def doctor(bookie: BookieProcess) -> list[dict[str, Any]]:
+    """What is wrong, but for this host and its only device."""
+    words = ("doctor", "--config", str(bookie.config), "--wait", "2", "--quiet", "-o", "json")
+    found = json.loads(bkbox(*words, check=False).stdout)["findings"]
+    return [
+        each
+        for each in found
+        if each["check"] not in OF_THE_HOST and "fail together" not in each["why"]
+    ]
+
+
+def causes(bookie: BookieProcess) -> list[str]:
+    return [each["check"] for each in doctor(bookie)]
+
+
+def processes(bookie: BookieProcess, role: str) -> list[int]:
+    return [each["pid"] for each in bookie.status()["processes"] if each["role"] == role]
+
+
+@pytest.mark.parametrize("row", CAUSES, ids=lambda row: f"{row.effect.id} of {row.cause.id}")
+def test_an_effect_is_listed_under_its_cause_and_stands_alone_without_it(row: Any) -> None:
+    cause = row.cause.warn(row.cause_says or "a cause", "a")
+    effect = row.effect.warn(row.says[0] or "an effect", "a")
+    (found,) = fold([effect, cause])
+    assert (found.check, [each.check for each in found.effects]) == (row.cause.id, [row.effect.id])
+    assert fold([effect]) == [effect]
+    assert fold([effect, row.cause.ok("in order", "a")])[0] == effect
+    if row.same_about:
+        assert len(fold([effect, row.cause.warn(row.cause_says or "a cause", "b")])) == 2
+
+
+def test_nothing_is_lost_and_the_worst_verdict_stays() -> None:
+    found = [check.warn(f"{check.id} {row.says[0]} {row.cause_says}", "a")
+             for row in CAUSES for check in (row.effect, row.cause)]  # fmt: skip
+    found += [
+        check.fail("it fails", "a")
+        for check in registry.CHECKS.values()
+        if check.severity == "fail"
+    ]
+    folded = fold(found)
+    shown = sum(1 + len(each.effects) for each in folded)
+    assert shown == len(found)
+    assert worst(folded) == worst(found)
+    mild, grave = registry.DISK.warn("gone", "a"), registry.NO_DISK.fail("no disk is in service")
+    assert [each.verdict for each in fold([mild, grave])] == ["fail"]
+
+
+def test_no_check_is_its_own_cause() -> None:
+    above: dict[str, set[str]] = {}
+    for row in CAUSES:
+        above.setdefault(row.effect.id, set()).add(row.cause.id)
+    assert not ALIKE & above.keys() - {registry.SPACE.id}
+
+    def reached(check: str, path: tuple[str, ...]) -> None:
+        assert check not in path, path
+        for each in above.get(check, ()):
+            reached(each, (*path, check))
+
+    for check in above:
+        reached(check, ())
+
+
+def test_two_causes_stay_two_findings() -> None:
+    found: list[Finding] = [
+        registry.DISK.fail("disk a is failed", "a"),
+        registry.DISK.fail("disk b is failed", "b"),
+        registry.METADATA_STORE.fail("it does not answer"),
+        registry.WRITABLE.warn("it takes no writes: operator"),
+    ]
+    assert fold(found) == found
+
+
+def test_full_disks(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie(disk_usage_max=0.01, disk_usage_resume=0.001).start()
+    (found,) = doctor(bookie)
+    assert found["check"] == "space"
+    assert [each["check"] for each in found["effects"]] == ["room", "room", "writable", "space"]
+
+
+def test_a_disk_that_is_lost_while_the_bookie_runs(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    lost = bookie.disks[1]
+    lost.rename(f"{lost}.gone")
+    wait_for(lambda: causes(bookie) == ["disk"], "one finding")
+    assert doctor(bookie)[0]["about"] == str(lost)
+
+
+def test_a_front_end_that_is_stopped(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    (pid,) = processes(bookie, "frontend")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for(
+            lambda: any(each["stalled_s"] for each in bookie.status()["processes"]), "it to be seen"
+        )
+        assert causes(bookie) == ["progress"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_worker_that_was_killed(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    os.kill(processes(bookie, "worker")[0], signal.SIGKILL)
+    wait_for(lambda: causes(bookie) == ["processes"], "one finding, once it is back")
+
+
+def test_the_metadata_store_goes_away(make_bookie: MakeBookie, tmp_path: Path) -> None:
+    bookie = make_bookie().start()
+    for path in tmp_path.glob("metadata.db*"):
+        path.rename(f"{path}.gone")
+    wait_for(lambda: not bookie.status()["metadata"]["registered"], "it to be seen", timeout=30)
+    (found,) = doctor(bookie)
+    assert found["check"] == "metadata store"
+    assert "metadata" in [each["check"] for each in found["effects"]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path)
+    found.start(2, ack_after="write", repair_retry_initial_s=0.2, repair_retry_max_s=0.5)
+    yield found
+    found.close()
+
+
+def test_limbo_after_a_lost_host(cluster: Cluster) -> None:
+    stuck = asyncio.run(write(cluster.uri, 3, close=False))
+    for bookie in cluster.bookies:
+        bookie.kill()
+        pretend_another_boot(bookie.disks)
+    for bookie in cluster.bookies:
+        bookie.start(wait=False)
+    for bookie in cluster.bookies:
+        bookie.wait_ready()
+    first = cluster.bookies[0]
+    wait_for(lambda: len(first.status()["limbo"]["blockers"]) == len(stuck), "all to be stuck")
+    found = [each for each in doctor(first) if each["check"] not in ("power", "bookie")]
+    assert [each["check"] for each in found] == ["limbo"]
+    blocked = [each["about"] for each in found[0]["effects"] if each["check"] == "blocked"]
+    assert sorted(blocked) == [f"ledger {number}" for number in stuck]
+    texts = [each["text"] for each in first.status()["warnings"]]
+    assert not any("cannot go on without help" in text for text in texts), "the limbo job's"

@@ -33,11 +33,10 @@ class UpstreamBookie(BookieProcess):
     a Java bookie of the test's may be started later."""
 
     def prepare(self, disks: int, keys: dict[str, object]) -> None:
-        """``bkbox init`` the first time; later the keys are written anew, for the next start."""
-        if self.config.exists():
-            put_keys(self, listen=f"127.0.0.1:{self.port}", **keys)
-        else:
-            self.init(disks=disks, **keys)
+        """``bkbox init`` the first time; the keys are written each time."""
+        if not self.config.exists():
+            self.init(disks=disks)
+        put_keys(self, listen=f"127.0.0.1:{self.port}", **keys)
 
     @property
     def admin_socket(self) -> Path:

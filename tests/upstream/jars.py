@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.harness.java import BUILD, java_command, maven_build
+from tests.harness.java import BUILD, VERSION, java_command, maven_build
+from tests.upstream import testclasses
 from tests.upstream.control import Control
 
 SOURCES = Path(__file__).parent / "java"
@@ -21,8 +22,19 @@ _TEST = re.compile(r"className = '[\w.$]*?(\w+)', methodName = '(\w+)")
 
 
 @functools.cache
-def class_path() -> str:
-    return maven_build(SOURCES, BUILD / "upstream")
+def class_path(bookies: str = "bkbox") -> str:
+    """With our base class before upstream's of the same name, or after it: for Java bookies."""
+    ours, theirs = maven_build(SOURCES, BUILD / "upstream").split(":")
+    return f"{ours}:{theirs}" if bookies == "bkbox" else f"{theirs}:{ours}"
+
+
+def classes_of_clusters() -> list[str]:
+    """All classes with tests that extend the base class, below org.apache.bookkeeper."""
+    class_path()
+    jar = BUILD / "upstream" / "lib" / f"bookkeeper-server-{VERSION}-tests.jar"
+    base = f"{PACKAGE}.test.BookKeeperClusterTestCase".replace(".", "/")
+    found = testclasses.that_extend(jar, base)
+    return [name.replace("/", ".").removeprefix(f"{PACKAGE}.") for name in found]
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,9 @@ def discover(selectors: list[str]) -> set[str]:
     return {".".join(found) for found in re.findall(_TEST, done.stdout)}
 
 
-def run(root: Path, selectors: list[str]) -> tuple[list[Result], dict[str, str]]:
+def run(
+    root: Path, selectors: list[str], bookies: str = "bkbox"
+) -> tuple[list[Result], dict[str, str]]:
     """Run Java tests in a JVM of their own, in an empty folder: results, and logs of the parts by name. No results: the
     JVM ended early, or had to be killed."""
     reports, log = root / "reports", root / "jvm.log"
@@ -63,7 +77,7 @@ def run(root: Path, selectors: list[str]) -> tuple[list[Result], dict[str, str]]
             *selectors,
             heap_mb=768,
             options=[f"-Dbkbox.control={control.port}", f"-Djava.io.tmpdir={temporary}"],
-            classes=class_path(),
+            classes=class_path(bookies),
         )
         with suppress(subprocess.TimeoutExpired):
             subprocess.run(

@@ -5,8 +5,8 @@ import static org.mockito.Mockito.withSettings;
 
 import java.util.concurrent.CompletableFuture;
 import org.apache.bookkeeper.bookie.BookieImpl;
+import org.apache.bookkeeper.bookie.BookieStateManager;
 import org.apache.bookkeeper.bookie.InterleavedLedgerStorage;
-import org.apache.bookkeeper.bookie.StateManager;
 import org.apache.bookkeeper.proto.BookieServer;
 import org.mockito.stubbing.Answer;
 
@@ -34,7 +34,7 @@ public final class StandIns {
 
     private static BookieImpl bookie(BookieProcess process) {
         var storage = new Storage(process);
-        StateManager state = state(process);
+        BookieStateManager state = state(process);
         return standIn(BookieImpl.class, process, call -> switch (call.getMethod().getName()) {
             case "isRunning" -> process.isRunning();
             case "isReadOnly" -> process.isReadOnly();
@@ -44,8 +44,8 @@ public final class StandIns {
         });
     }
 
-    private static StateManager state(BookieProcess process) {
-        return standIn(StateManager.class, process, call -> switch (call.getMethod().getName()) {
+    private static BookieStateManager state(BookieProcess process) {
+        return standIn(BookieStateManager.class, process, call -> switch (call.getMethod().getName()) {
             case "isRunning" -> process.isRunning();
             case "isReadOnly" -> process.isReadOnly();
             case "transitionToReadOnlyMode" -> later(() -> process.setReadOnly(true));

@@ -29,6 +29,7 @@ import org.apache.bookkeeper.conf.AbstractConfiguration;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.conf.TestBKConfiguration;
+import org.apache.bookkeeper.metastore.InMemoryMetaStore;
 import org.apache.bookkeeper.net.BookieId;
 import org.apache.bookkeeper.net.BookieSocketAddress;
 import org.apache.bookkeeper.proto.BookieServer;
@@ -230,8 +231,9 @@ public abstract class BookKeeperClusterTestCase {
         return zkUtil.getMetadataServiceUri(ledgersRootPath, type);
     }
 
+    /** Only a ledger manager that none of the tests uses looks at it. */
     public void setMetastoreImplClass(AbstractConfiguration<?> configuration) {
-        throw new OutOfScopeException("a metadata store in the memory of the test");
+        configuration.setMetastoreImplClass(InMemoryMetaStore.class.getName());
     }
 
     protected ServerConfiguration newServerConfiguration() throws Exception {

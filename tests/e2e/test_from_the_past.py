@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.e2e.test_damage import ENTRIES, OPEN_LEDGER, fill
@@ -44,7 +45,7 @@ def test_a_metadata_store_from_the_past_is_refused(make_bookie: MakeBookie, tmp_
     bookie.start()
     fill(bookie)
     assert bookie.stop() == 0
-    with sqlite3.connect(store) as present, sqlite3.connect(copy) as older:
+    with closing(sqlite3.connect(store)) as present, closing(sqlite3.connect(copy)) as older:
         present.backup(older)
     bookie.start()
     assert bookie.stop() == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -100,12 +101,11 @@ def test_every_log_has_an_election_of_its_own(uri: str) -> None:
 def test_a_file_of_before_there_were_logs_gets_the_table(tmp_path: Path) -> None:
     uri = f"sqlite:{tmp_path}/cluster.db"
     asyncio.run(init_cluster(uri))
-    with sqlite3.connect(tmp_path / "cluster.db") as old:
+    with closing(sqlite3.connect(tmp_path / "cluster.db")) as old, old:
         old.execute("DROP TABLE log")
         old.execute("DROP TABLE disk_record")
         old.execute("DROP TABLE ended")
         old.execute("PRAGMA user_version = 2")
-    old.close()
 
     async def scenario(one: LogLists, other: LogLists) -> None:
         await one.write("a", b"first", None)

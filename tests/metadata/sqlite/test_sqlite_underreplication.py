@@ -54,7 +54,7 @@ def test_a_lock_is_renewed_for_as_long_as_it_is_held(
     async def scenario() -> None:
         monkeypatch.setattr("bkbox.metadata.sqlite.leases.RENEWAL_INTERVAL_S", 0.05)
         path = tmp_path / "cluster.db"
-        await create(f"sqlite:{path}")
+        await (await create(f"sqlite:{path}")).close()
         now = [1_000]
         async with await SqliteStore.open(path, boottime_ms=lambda: now[0]) as store:
             tree = store.under_replication

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipFile
 
 from tests.harness.java import BUILD, VERSION, java_command, maven_build
 from tests.upstream import testclasses
@@ -25,15 +26,28 @@ _TEST = re.compile(r"className = '[\w.$]*?(\w+)', methodName = '(\w+)")
 def class_path(bookies: str = "bkbox") -> str:
     """With our base class before upstream's of the same name, or after it: for Java bookies."""
     ours, theirs = maven_build(SOURCES, BUILD / "upstream").split(":")
-    return f"{ours}:{theirs}" if bookies == "bkbox" else f"{theirs}:{ours}"
+    ordered = f"{ours}:{theirs}" if bookies == "bkbox" else f"{theirs}:{ours}"
+    return f"{resources()}:{ordered}"
+
+
+def resources() -> Path:
+    """A folder with the files beside upstream's test classes: tests want keys and certificates as files."""
+    folder = BUILD / "upstream" / "resources"
+    with ZipFile(_tests_jar()) as archive:
+        names = [name for name in archive.namelist() if "/" not in name]
+        archive.extractall(folder, [name for name in names if not (folder / name).exists()])
+    return folder
+
+
+def _tests_jar() -> Path:
+    return BUILD / "upstream" / "lib" / f"bookkeeper-server-{VERSION}-tests.jar"
 
 
 def classes_of_clusters() -> list[str]:
     """All classes with tests that extend the base class, below org.apache.bookkeeper."""
     class_path()
-    jar = BUILD / "upstream" / "lib" / f"bookkeeper-server-{VERSION}-tests.jar"
     base = f"{PACKAGE}.test.BookKeeperClusterTestCase".replace(".", "/")
-    found = testclasses.that_extend(jar, base)
+    found = testclasses.that_extend(_tests_jar(), base)
     return [name.replace("/", ".").removeprefix(f"{PACKAGE}.") for name in found]
 
 
@@ -71,13 +85,17 @@ def run(
     with Control(root) as control, log.open("wb") as output:
         temporary = root / "tmp"
         temporary.mkdir()
+        path = class_path(bookies)
+        in_their_checkout = root / "src" / "test" / "resources"
+        in_their_checkout.parent.mkdir(parents=True)
+        in_their_checkout.symlink_to(resources())
         command = java_command(
             LAUNCHER,
             *("execute", "--disable-banner", "--details=none", f"--reports-dir={reports}"),
             *selectors,
             heap_mb=768,
             options=[f"-Dbkbox.control={control.port}", f"-Djava.io.tmpdir={temporary}"],
-            classes=class_path(bookies),
+            classes=path,
         )
         with suppress(subprocess.TimeoutExpired):
             subprocess.run(

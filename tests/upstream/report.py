@@ -89,7 +89,7 @@ def tables(runs: Runs) -> str:
             *rows,
             "",
             *(["Failed in these runs:", "", *failures, ""] if failures else []),
-            "Methods out of scope, of classes that run:",
+            "Methods of these classes that are not run, and why:",
             "",
             *sorted(some),
             "",

@@ -1,6 +1,7 @@
 package bkbox.upstream;
 
 import java.io.IOException;
+import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -105,8 +106,8 @@ public final class BookieProcess {
     }
 
     /** Keys of bkbox's configuration. A Java bookie collects what was deleted at once and keeps no trash. */
-    private Map<String, Object> settings() {
-        Map<String, Object> found = new LinkedHashMap<>();
+    private Map<String, Object> settings() throws IOException {
+        Map<String, Object> found = new LinkedHashMap<>(Security.keys(configuration, Path.of(folder)));
         if (!address.getHostName().equals("127.0.0.1")) {
             found.put("advertised_host", address.getHostName());
         }
@@ -120,12 +121,6 @@ public final class BookieProcess {
     }
 
     private static void refuseWhatIsNotMapped(ServerConfiguration configuration) {
-        if (configuration.getTLSProviderFactoryClass() != null) {
-            throw new OutOfScopeException("TLS of a bookie is not mapped to bkbox's configuration yet");
-        }
-        if (configuration.getBookieAuthProviderFactoryClass() != null) {
-            throw new OutOfScopeException("authentication of a bookie is not mapped to bkbox's configuration yet");
-        }
         if (configuration.isForceReadOnlyBookie()) {
             throw new OutOfScopeException("a bookie that starts read-only is not mapped to bkbox's configuration yet");
         }

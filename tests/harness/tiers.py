@@ -45,6 +45,7 @@ PATHS = {
     "interop/test_same_results.py": "java",
     "metadata/zookeeper": "java",
     "mutation": "slow",
+    "pulsar": "slow",
     "repair/limbo/test_killed_phase_two.py": "slow",
     "repair/replication/test_autorecovery_processes.py": "slow",
     "repair/space/test_killed_compaction.py": "slow",

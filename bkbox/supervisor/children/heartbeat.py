@@ -65,7 +65,8 @@ class Heartbeat:
         passed_s = min(now_s - self._polled_s, _STEPS_COUNTED * self._step_s)
         self._polled_s = now_s
         has_response = self._call is None or self._call.done()
-        if not self.child.running or (has_response and not is_stopped(self.child.pid)):
+        stopped = self.child.running and is_stopped(self.child.pid)
+        if not self.child.running or (has_response and not stopped):
             self.unresponsive_s = self.silent_s = self.idle_s = 0.0
             self._ticks = processor_ticks(self.child.pid) if self.child.running else 0
             if self.child.running:  # an ended child is restarted by the ChildSupervisor
@@ -73,7 +74,8 @@ class Heartbeat:
             return
         before, self._ticks = self._ticks, processor_ticks(self.child.pid)
         waits, states = waits_for_disk(self.child.pid), thread_states(self.child.pid)
-        computes = self._ticks != before or "R" in states
+        # Time that a stopped child used since the last poll, it used before the stop.
+        computes = not stopped and (self._ticks != before or "R" in states)
         self.unresponsive_s += passed_s
         alive = waits or (computes and not self.serves)
         self.silent_s = 0.0 if alive else self.silent_s + passed_s

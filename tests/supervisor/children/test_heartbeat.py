@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from bkbox.api.admin.status_parts import STOPPED
-from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, Heartbeat
+from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, Heartbeat, processor_ticks
 from tests.harness.waiting import wait_for
 
 BUSY, ASLEEP = "while True: pass", "import time; time.sleep(600)"
@@ -96,6 +96,32 @@ def test_a_stop_is_seen_before_an_answer_is_missed(children: list[Mute]) -> None
         wait_for(lambda: process.status() != psutil.STATUS_STOPPED, "the process to go on")
         await poll()
         assert heartbeat.idle_s == 0.0
+
+    asyncio.run(go())
+
+
+def test_a_child_that_computed_until_it_was_stopped_is_stopped_at_once(
+    children: list[Mute],
+) -> None:
+    """Its processor time has grown since the last poll: that was before the stop."""
+    child = Mute(BUSY)
+    children.append(child)
+    child.answers = True
+    now = [0.0]
+
+    async def go() -> None:
+        heartbeat = Heartbeat(cast(Any, child), 1.0, lambda: now[0])
+        heartbeat.poll(serves=None)
+        await asyncio.sleep(0)
+        ticks = processor_ticks(child.pid)
+        wait_for(lambda: processor_ticks(child.pid) > ticks, "it to compute")
+        process = psutil.Process(child.pid)
+        process.suspend()
+        wait_for(lambda: process.status() == psutil.STATUS_STOPPED, "the stop")
+        now[0] += 1.0
+        heartbeat.poll(serves=None)
+        assert (heartbeat.doing, heartbeat.idle_s) == (STOPPED, 1.0)
+        heartbeat.forget()
 
     asyncio.run(go())
 

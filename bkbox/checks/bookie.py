@@ -43,8 +43,8 @@ def of_status(status: Status) -> Iterator[Finding]:
     yield from _copies(status)
     yield from _quotas(status)
     if running and not status.writable:
-        reasons = ", ".join(status.read_only_reasons) or "no disk does"
-        yield registry.WRITABLE.warn(f"it takes no writes: {reasons}")
+        for reason in status.read_only_reasons or ("no disk does",):  # each has a cause of its own
+            yield registry.WRITABLE.warn(f"it takes no writes: {reason}")
     elif running:
         yield registry.WRITABLE.ok("it takes writes")
 

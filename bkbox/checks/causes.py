@@ -58,11 +58,10 @@ CAUSES = (
     Cause(registry.USE, registry.METADATA),
     Cause(registry.REPLICAS, registry.METADATA, says=("does not say",)),
     Cause(registry.WRITABLE, registry.METADATA, says=("not registered",)),
-    # ledgers in limbo, and copies that are short: the jobs that mend them, and what those cannot do
+    # ledgers in limbo, and copies that are short: what the jobs that mend them cannot do. The warning that such a job
+    # needs help stands for itself: the status document lists no effects.
     Cause(registry.BLOCKED, registry.LIMBO),
-    Cause(registry.JOB, registry.LIMBO, says=("(limbo)",)),
     Cause(registry.BOOKIE, registry.LIMBO, says=("(limbo)",)),
-    Cause(registry.JOB, registry.COPIES, says=("(check)",)),
     Cause(registry.BOOKIE, registry.COPIES, says=("(check)",)),
     # what an operator asked for
     Cause(registry.WRITABLE, registry.READ_ONLY, says=("operator", "decommission")),

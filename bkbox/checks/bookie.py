@@ -17,6 +17,9 @@ DISK_UNAVAILABLE = "a disk is out of service"
 UNREGISTERED = "not registered"
 """Reasons in the status document for which a bookie takes no new ledgers."""
 
+NO_DISK_WRITABLE = "no disk does"
+"""Why a bookie takes no writes for which the status document has no reason."""
+
 _SPACE_REASONS = frozenset({DISK_FULL, DISK_USAGE, RESERVE_SPENT})
 _OWNERS_WARNED_OF = 10
 
@@ -43,7 +46,9 @@ def of_status(status: Status) -> Iterator[Finding]:
     yield from _copies(status)
     yield from _quotas(status)
     if running and not status.writable:
-        for reason in status.read_only_reasons or ("no disk does",):  # each has a cause of its own
+        for reason in status.read_only_reasons or (
+            NO_DISK_WRITABLE,
+        ):  # each has a cause of its own
             yield registry.WRITABLE.warn(f"it takes no writes: {reason}")
     elif running:
         yield registry.WRITABLE.ok("it takes writes")

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
+from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, INTENTS, OPERATOR, RESERVE_SPENT
 from bkbox.checks import registry
+from bkbox.checks.bookie import DISK_UNAVAILABLE, NO_DISK_WRITABLE, UNREGISTERED
 from bkbox.checks.registry import Check, Effect, Finding, worst
 
 
@@ -27,7 +28,7 @@ class Cause(NamedTuple):
 
 
 _FULL = (DISK_FULL, DISK_USAGE, RESERVE_SPENT)
-_ABSENT = ("no disk does", "a disk is out of service")
+_ABSENT = (NO_DISK_WRITABLE, DISK_UNAVAILABLE)
 
 CAUSES = (
     # a disk that is lost, or whose worker is being started
@@ -41,7 +42,7 @@ CAUSES = (
     # a process that hangs
     Cause(registry.NO_DISK, registry.PROGRESS),
     Cause(registry.WRITABLE, registry.PROGRESS, says=_ABSENT),
-    Cause(registry.WRITABLE, registry.FRONTEND, says=("no disk does",)),
+    Cause(registry.WRITABLE, registry.FRONTEND, says=(NO_DISK_WRITABLE,)),
     Cause(registry.FRONTEND, registry.PROGRESS, cause_says="the front-end"),
     Cause(registry.REPAIR, registry.PROGRESS, cause_says="the repair worker"),
     # a full disk
@@ -57,15 +58,15 @@ CAUSES = (
     Cause(registry.UNCOMPARED, registry.METADATA),
     Cause(registry.USE, registry.METADATA),
     Cause(registry.REPLICAS, registry.METADATA, says=("does not say",)),
-    Cause(registry.WRITABLE, registry.METADATA, says=("not registered",)),
+    Cause(registry.WRITABLE, registry.METADATA, says=(UNREGISTERED,)),
     # ledgers in limbo, and copies that are short: what the jobs that mend them cannot do. The warning that such a job
     # needs help stands for itself: the status document lists no effects.
     Cause(registry.BLOCKED, registry.LIMBO),
     Cause(registry.BOOKIE, registry.LIMBO, says=("(limbo)",)),
     Cause(registry.BOOKIE, registry.COPIES, says=("(check)",)),
     # what an operator asked for
-    Cause(registry.WRITABLE, registry.READ_ONLY, says=("operator", "decommission")),
-    Cause(registry.WRITABLE, registry.BOOKIE, says=("operator",), cause_says="as was asked for"),
+    Cause(registry.WRITABLE, registry.READ_ONLY, says=tuple(sorted(INTENTS))),
+    Cause(registry.WRITABLE, registry.BOOKIE, says=(OPERATOR,), cause_says="as was asked for"),
     # a kill of the whole bookie
     Cause(registry.LEFTOVERS, registry.LAST_STOP, says=("by a bookie that was killed",)),
 )

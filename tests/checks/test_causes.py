@@ -15,11 +15,10 @@ import pytest
 from bkbox.checks import registry
 from bkbox.checks.causes import ALIKE, CAUSES, fold
 from bkbox.checks.registry import Finding, worst
-from tests.harness.cluster import pretend_another_boot
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.waiting import wait_for
-from tests.repair.limbo.test_stuck_ledgers import Cluster, write
+from tests.repair.copies import Cluster, write_ledgers
 
 OF_THE_HOST = {"file system", "memory", "clock", "kernel", "limits"}
 
@@ -149,14 +148,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_limbo_after_a_lost_host(cluster: Cluster) -> None:
-    stuck = asyncio.run(write(cluster.uri, 3, close=False))
-    for bookie in cluster.bookies:
-        bookie.kill()
-        pretend_another_boot(bookie.disks)
-    for bookie in cluster.bookies:
-        bookie.start(wait=False)
-    for bookie in cluster.bookies:
-        bookie.wait_ready()
+    stuck = asyncio.run(write_ledgers(cluster.uri, 3, close=False))
+    cluster.lose_power()
     first = cluster.bookies[0]
     wait_for(lambda: len(first.status()["limbo"]["blockers"]) == len(stuck), "all to be stuck")
     found = [each for each in doctor(first) if each["check"] not in ("power", "bookie")]

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.config.load import load
 from bkbox.metadata import init_cluster
@@ -77,32 +78,41 @@ def test_the_configuration(tmp_path: Path) -> None:
 def test_a_new_bookie_a_known_one_and_a_lost_volume(tmp_path: Path) -> None:
     """As the pod starts: the init container, then the bookie, with the paths and the metadata store of a test."""
     store = f"sqlite:{tmp_path}/metadata.db"
-    asyncio.run(init_cluster(store))
     (init,) = POD["initContainers"]
     *shell, script = init["command"]
     port = free_port()
+    (tmp_path / "tmp").mkdir()
 
     def here(text: str) -> str:
         for there, place in (
+            ("/tmp/", f"{tmp_path}/tmp/"),
             (CONFIG["metadata"], store),
             (CONFIG["listen"], f"127.0.0.1:{port}"),
             ("/data/", f"{tmp_path}/data/"),
-            ("/tmp/bkbox.toml", f"{tmp_path}/init.toml"),
         ):
-            assert there in text or there.startswith("/tmp")
+            assert there in text or there == "/tmp/"
             text = text.replace(there, place)
         return text
 
     (tmp_path / "bkbox.toml").write_text(here((FOLDER / "bkbox.toml").read_text()))
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    environment = {"PATH": path, "BKBOX_ADVERTISED_HOST": "localhost"}
+    environment = {
+        "PATH": path,
+        "BKBOX_CONFIG": str(tmp_path / "bkbox.toml"),
+        "BKBOX_ADVERTISED_HOST": "localhost",
+    }
+    early = subprocess.run(
+        [*shell, here(script)], env=environment, check=False, capture_output=True
+    )
+    assert early.returncode == ExitCode.TRY_AGAIN, "there is no metadata store"
+    asyncio.run(init_cluster(store))
     for lost in (None, None, tmp_path / "data/b/bookie"):
         if lost is not None:
             shutil.rmtree(lost)
         subprocess.run([*shell, here(script)], env=environment, check=True, capture_output=True)
-        (tmp_path / "init.toml").unlink(missing_ok=True)  # /tmp is the pod's own
-        run = [*BKBOX, "run", "--config", str(tmp_path / "bkbox.toml")]
-        with subprocess.Popen(run, env=environment, stderr=subprocess.DEVNULL) as bookie:
+        with subprocess.Popen(
+            [*BKBOX, "run"], env=environment, stderr=subprocess.DEVNULL
+        ) as bookie:
             try:
                 wait_for(lambda: _state(tmp_path) == "running", "the bookie", timeout=60)
             finally:

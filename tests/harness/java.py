@@ -101,16 +101,19 @@ def _compile(sources: Path, build: Path) -> None:
     _maven(sources / "pom.xml", f"-Dbuild.folder={build}", *goals)
 
 
-def maven_jars(pom: Path) -> Path:
-    """The folder with the jars that a pom.xml without code names, brought once per checkout and version."""
+def maven_jars(pom: Path, *properties: str) -> Path:
+    """The folder with the jars that a pom.xml without code names, brought once per checkout and version.
+    ``properties``: ``-Dname=value`` for Maven; with others than the last time the jars are brought anew.
+    """
     jars = BUILD / pom.parent.name
     jars.parent.mkdir(parents=True, exist_ok=True)
     with _locked(jars.with_suffix(".lock")):
         stamp = jars / "stamp"
-        if not stamp.exists() or stamp.read_text() != pom.read_text():
+        wanted = "\n".join([pom.read_text(), *properties])
+        if not stamp.exists() or stamp.read_text() != wanted:
             shutil.rmtree(jars, ignore_errors=True)
-            _maven(pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
-            stamp.write_text(pom.read_text())
+            _maven(pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}", *properties)
+            stamp.write_text(wanted)
     return jars
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import LedgerWriter
+from bkbox.client import connect as connect_client
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.jobs.context import JobContext
@@ -26,6 +27,7 @@ from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
+from tests.harness.cluster import pretend_another_boot
 from tests.harness.processes import BookieProcess
 from tests.jobs.works import FreeWork
 
@@ -59,9 +61,31 @@ class Cluster:
             bookie.wait_ready()
         return new
 
+    def lose_power(self) -> None:
+        """All hosts lose their power, and all bookies are started again."""
+        for bookie in self.bookies:
+            bookie.kill()
+            pretend_another_boot(bookie.disks)
+        for bookie in self.bookies:
+            bookie.start(wait=False)
+        for bookie in self.bookies:
+            bookie.wait_ready()
+
     def close(self) -> None:
         for bookie in self.bookies:
             bookie.ensure_gone()
+
+
+async def write_ledgers(uri: str, ledgers: int, *, close: bool) -> list[int]:
+    """Ledgers of five entries on two bookies, closed or left open."""
+    found = []
+    async with connect_client(uri) as client:
+        for _ in range(ledgers):
+            writer = await client.create_ledger(2, 2, 2)
+            await writer.append_many([b"%d" % entry for entry in range(5)])
+            await (writer.close() if close else writer.abort())
+            found.append(writer.ledger_id)
+    return found
 
 
 @dataclass

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from bkbox.cli.lib.exit_codes import ExitCode
-from bkbox.client import connect
-from tests.harness.cluster import pretend_another_boot
 from tests.harness.processes import bkbox
 from tests.harness.waiting import wait_for
-from tests.repair.copies import Cluster
+from tests.repair.copies import Cluster, write_ledgers
 
 
 @pytest.fixture
@@ -26,27 +24,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     found.close()
 
 
-async def write(uri: str, ledgers: int, *, close: bool) -> list[int]:
-    found = []
-    async with connect(uri) as client:
-        for _ in range(ledgers):
-            writer = await client.create_ledger(2, 2, 2)
-            await writer.append_many([b"%d" % entry for entry in range(5)])
-            await (writer.close() if close else writer.abort())
-            found.append(writer.ledger_id)
-    return found
-
-
 def test_all_that_a_power_cut_leaves_stuck_is_ended_together(cluster: Cluster) -> None:
-    stuck = asyncio.run(write(cluster.uri, 3, close=False))
-    closed = asyncio.run(write(cluster.uri, 1, close=True))
-    for bookie in cluster.bookies:
-        bookie.kill()
-        pretend_another_boot(bookie.disks)
-    for bookie in cluster.bookies:
-        bookie.start(wait=False)
-    for bookie in cluster.bookies:
-        bookie.wait_ready()
+    stuck = asyncio.run(write_ledgers(cluster.uri, 3, close=False))
+    closed = asyncio.run(write_ledgers(cluster.uri, 1, close=True))
+    cluster.lose_power()
     there = ("--metadata", cluster.uri)
 
     def listed() -> list[dict[str, Any]]:

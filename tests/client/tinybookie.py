@@ -61,7 +61,8 @@ class _Connection(asyncio.Protocol):
         self.bookie.connections.add(self)
         self.bookie.connections_made += 1
         if self.bookie.deaf:
-            transport.pause_reading()
+            # Not at once: asyncio of Python 3.11.2 begins to read after this call, paused or not.
+            asyncio.get_running_loop().call_soon(transport.pause_reading)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.bookie.connections.discard(self)

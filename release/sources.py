@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 from release.commands import DIST, ROOT, WORK, NotMadeError, run
@@ -19,16 +18,14 @@ def make() -> Path:
     checkout.mkdir()
     archive = WORK / "checkout.tar"
     run("git", "archive", "--output", archive, "HEAD")
-    with tarfile.open(archive) as tar:
-        tar.extractall(checkout, filter="data")
+    run("tar", "--extract", "--file", archive, "--directory", checkout)
     made_at = _git("show", "--no-patch", "--format=%ct")
     run(
         *(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", DIST, checkout),
         environ={"SOURCE_DATE_EPOCH": made_at},
     )
     (sdist,) = DIST.glob("*.tar.gz")
-    with tarfile.open(sdist) as tar:
-        tar.extractall(WORK, filter="data")
+    run("tar", "--extract", "--file", sdist, "--directory", WORK)
     tree = WORK / sdist.name.removesuffix(".tar.gz")
     shutil.rmtree(checkout)
     return tree

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from bkbox.errors import ChaosError
 from proof.chaos.proxy import Proxy
+from tests.harness.processes import free_port
 
 SHORT_S = 0.05
 
@@ -25,11 +25,11 @@ Talk = Callable[[Proxy, int], Awaitable[None]]
 
 def with_proxy(talk: Talk) -> None:
     async def all_of_it() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+        port = free_port()  # of both addresses
+        server = await asyncio.start_server(answer, "127.0.0.1", port)
         proxy = Proxy(("127.0.0.2", port), ("127.0.0.1", port))
-        await proxy.start()
         try:
+            await proxy.start()
             await talk(proxy, port)
         finally:
             await proxy.close()
@@ -120,15 +120,13 @@ def test_one_way_the_bookie_hears_and_nobody_hears_it() -> None:
 
 def test_where_nobody_listens_the_connection_is_reset() -> None:
     async def talk(proxy: Proxy, port: int) -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            free = taken.getsockname()[1]
-            other = Proxy(("127.0.0.2", free), ("127.0.0.1", free))
-            await other.start()
-            async with Caller(free) as caller:
-                with pytest.raises(ConnectionResetError):
-                    await caller.asks(b"one")
-            await other.close()
+        free = free_port()
+        other = Proxy(("127.0.0.2", free), ("127.0.0.1", free))
+        await other.start()
+        async with Caller(free) as caller:
+            with pytest.raises(ConnectionResetError):
+                await caller.asks(b"one")
+        await other.close()
 
     with_proxy(talk)
 

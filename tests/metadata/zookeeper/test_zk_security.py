@@ -113,7 +113,9 @@ class TlsFront:
     async def close(self) -> None:
         self._server.close()
         for writer in self._writers:
-            writer.transport.abort()
+            # On Python 3.11.2 a transport that was closed already cannot be aborted.
+            if not writer.is_closing():
+                writer.transport.abort()
         await asyncio.sleep(0.1)
 
 

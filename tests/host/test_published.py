@@ -15,6 +15,7 @@ from bkbox.config import load as configuration
 from bkbox.metadata import connect, init_cluster
 from bkbox.supervisor.service.service_info import service_info_of
 from bkbox.wire.metadata import service_info
+from bkbox.wire.metadata.cookie import cookie_of, encode
 from bkbox.wire.metadata.service_info import (
     ADMIN_ENDPOINT_ID,
     HostPort,
@@ -62,7 +63,10 @@ def test_what_is_published(
 ) -> None:
     """Through the bytes of the registration; clients look for the endpoint that they know, and find it."""
     uri = f"sqlite:{tmp_path}/cluster.db"
-    me, ro, java, gone = map(BookieId, ("10.0.0.5:3181", "ro:1", "java:1", "gone:1"))
+    me, ro, java, gone, down = map(
+        BookieId, ("10.0.0.5:3181", "ro:1", "java:1", "gone:1", "down:1")
+    )
+    cookie = encode(cookie_of(down, ["/j"], ["/data/a", "/data/b"]))
     info = said(tmp_path, http_listen, *lines)
     assert service_info.decode(me, service_info.encode(info)) == info
     assert info.rpc == HostPort("10.0.0.5", 3181)
@@ -74,6 +78,7 @@ def test_what_is_published(
             await store.register(ro, info, read_only=True)
             await store.register(java, rpc_service_info("java", 1), read_only=False)
             await store.write_cookie(gone, b"whatever", None)
+            await store.write_cookie(down, cookie, None)
             return await members_of(store, NoTopology())
 
     found = {each.id: each for each in asyncio.run(story())}
@@ -83,6 +88,7 @@ def test_what_is_published(
         ro: Member(ro, "10.0.0.5:3181", READ_ONLY, rack, VERSION, admin, socket),
         java: Member(java, "java:1", WRITABLE, rack, None, None),
         gone: Member(gone, None, DOWN),
+        down: Member(down, None, DOWN, socket="/data/a/admin.sock"),
     }
 
 

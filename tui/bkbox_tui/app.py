@@ -202,10 +202,21 @@ class Tui(App[None]):
                 panel.show(self.view)
 
     def _ask_cluster(self) -> None:
+        if (panel := self._visible_cluster()) is not None:
+            panel.tick()
+
+    @on(Cluster.Answered)
+    def _draw_cluster(self) -> None:
+        if (panel := self._visible_cluster()) is not None:
+            panel.draw()
+
+    def _visible_cluster(self) -> Cluster | None:
+        """The panel of the cluster, if it is seen and goes on."""
         with suppress(NoMatches):
             panel = self.panel
             if isinstance(panel, Cluster) and not self._frozen and len(self.screen_stack) == 1:
-                panel.tick()
+                return panel
+        return None
 
     def _draw_top(self) -> None:
         snapshot = self.view.snapshot

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bkbox.api.admin.socket_path import SOCKET_NAME
 from bkbox.config.values import join_address
+from bkbox.errors import EncodingError
+from bkbox.wire.metadata import cookie
 from bkbox.wire.metadata.service_info import (
     ADMIN_ENDPOINT_ID,
     ADMIN_SOCKET_PROPERTY,
@@ -25,7 +29,8 @@ WRITABLE, READ_ONLY, DOWN = "writable", "read-only", "down"
 class Member:
     """A bookie of the cluster. ``address`` is None if it is not registered or does not report one, ``rack`` if there is
     no rack map. The bookie itself reports ``version``, and ``admin`` and ``socket``, the addresses of its admin API for
-    other hosts and on its own; Apache's bookies report no version and no socket.
+    other hosts and on its own; Apache's bookies report no version and no socket. Of one that is not registered
+    ``socket`` is where it has its own unless ``run_dir`` is set: it answers there while it starts.
     """
 
     id: str
@@ -41,7 +46,8 @@ async def members_of(store: MetadataStore, topology: Topology | None = None) -> 
     """All bookies that the cluster knows, by id. "down": the metadata store has its cookie, and it is not registered.
     Raises MetadataError."""
     registered = await store.bookies()
-    known = sorted({*registered, *await store.cookies()})
+    stored = await store.cookies()
+    known = sorted({*registered, *stored})
     hosts = {
         bookie: rpc.host
         for bookie, there in registered.items()
@@ -51,7 +57,7 @@ async def members_of(store: MetadataStore, topology: Topology | None = None) -> 
     members = []
     for bookie in known:
         if bookie not in registered:
-            members.append(Member(bookie, None, DOWN))
+            members.append(Member(bookie, None, DOWN, socket=_socket_of(stored[bookie].value)))
             continue
         there = registered[bookie]
         info = there.service_info
@@ -68,6 +74,14 @@ async def members_of(store: MetadataStore, topology: Topology | None = None) -> 
             )
         )
     return members
+
+
+def _socket_of(data: bytes) -> str | None:
+    try:
+        disks = cookie.directories(cookie.decode(data).ledger_dirs)
+    except EncodingError:
+        return None
+    return str(Path(disks[0]) / SOCKET_NAME) if disks else None
 
 
 def _admin_address(info: ServiceInfo) -> str | None:

@@ -43,14 +43,15 @@ from bkbox.errors import (
     BookieNotRunningError,
     BookieUnresponsiveError,
     NoSuchRouteError,
+    OperatorError,
     PeerError,
 )
 
 T = TypeVar("T")
 
-_STEP_S = 4.0
-"""Time-out of each step of a request."""
-_WIRE_S = 2.0
+_STEP_S = 2.0
+"""Time-out of each step of a request: a bookie that is back is asked again soon after it."""
+_WIRE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +91,19 @@ class Asker:
         if self.own is not None and self.own[0] == member.id:
             return await self._status(member, self.own[1])
         why = "it publishes no admin API (http_listen)"
-        if member.socket is not None and Path(member.socket).exists():
+        if member.socket is not None:
             try:
                 return await self._status(member, Path(member.socket))
-            except BookieUnresponsiveError as error:
+            except BookieNotRunningError:
+                why = f"nothing answers on {member.socket} of this host, and {why}"
+            except (BookieUnresponsiveError, OperatorError) as error:
                 why = str(error)
             except BkboxError:
                 pass  # another bookie's: every host may have one at this path
-        if member.mode == DOWN and member.address is None:
-            raise BookieNotRunningError("it is not registered in the metadata store")
+        if member.mode == DOWN:
+            why = f"it is not registered in the metadata store; {why}"
+            if member.address is None:
+                raise BookieNotRunningError(why)
         if member.admin is None:
             return await self._by_wire(member, why)
         if not (member.version or "").startswith("bkbox"):

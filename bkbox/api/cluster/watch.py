@@ -1,15 +1,16 @@
 """Polls the bookies of a cluster side by side: none of them delays another, and one that does not answer stays.
 
 At most one poll of a bookie is in flight, and each ends within TIMEOUT_S. A bookie is silent once its poll has failed
-or has taken longer than SLOW_S, also if its port alone answered in the end. If the list of members cannot be read, or
-takes longer than that, the last one stands.
+or has taken longer than SLOW_S, also if its port alone answered in the end; the first poll may take FIRST_S, since a
+bookie loads its admin API for its first client. If the list of members cannot be read, or takes longer than SLOW_S, the
+last one stands. Time for which this process itself did not run is charged to no bookie.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 
 from bkbox.api.admin.cluster_members import DOWN, Member
@@ -17,7 +18,10 @@ from bkbox.api.cluster.rows import BookieRow, Report, row_of
 from bkbox.errors import BkboxError
 
 SLOW_S = 1.1
-TIMEOUT_S = 8.0
+FIRST_S = 1.9
+TIMEOUT_S = 5.0
+LATE_S = 1.0
+"""More time than this between two looks at the watch, which is looked at twice a second, is its own delay."""
 IN_FLIGHT_MAX = 64
 _NO_LIST = "the metadata store does not answer"
 
@@ -37,9 +41,14 @@ class _Poll:
     report: Report | None = None
     failure: str = ""
 
+    @property
+    def is_first(self) -> bool:
+        return self.report is None and not self.failure and self.member.mode != DOWN
+
 
 class ClusterWatch:
-    """``poll`` starts what is due, ``rows`` is what is known at any time. ``clock``: monotonic seconds."""
+    """``poll`` starts what is due, ``rows`` is what is known at any time. ``clock``: monotonic seconds; ``on_answer``:
+    called whenever there is something new."""
 
     def __init__(self, members: ListMembers, ask: Ask, clock: Callable[[], float]) -> None:
         self._members = members
@@ -49,14 +58,16 @@ class ClusterWatch:
         self._listing: asyncio.Task[None] | None = None
         self._listing_since_s = 0.0
         self._listed_s: float | None = None
-        self._started_s = clock()
+        self._started_s = self._looked_s = clock()
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._problem = ""
+        self.on_answer: Callable[[], None] = lambda: None
 
     def poll(self) -> None:
         """Asks for the members, and each member that is not being asked already."""
+        self._forgive_own_delay()
         if self._listing is None or self._listing.done():
-            self._listing, self._listing_since_s = asyncio.create_task(self._list()), self._clock()
+            self._listing, self._listing_since_s = self._task(self._list()), self._clock()
         for poll in self._polls.values():
             self._begin(poll)
 
@@ -68,6 +79,7 @@ class ClusterWatch:
 
     def rows(self) -> list[BookieRow]:
         """All bookies, by id."""
+        self._forgive_own_delay()
         now = self._clock()
         return [self._row(self._polls[key], now) for key in sorted(self._polls)]
 
@@ -81,6 +93,15 @@ class ClusterWatch:
             return ""
         since_s = self._started_s if self._listed_s is None else self._listed_s
         return f"{problem}; the last list is {self._clock() - since_s:.0f} s old"
+
+    def _forgive_own_delay(self) -> None:
+        now = self._clock()
+        late_s = now - self._looked_s - LATE_S
+        self._looked_s = now
+        if late_s > 0:
+            self._listing_since_s += late_s
+            for poll in self._polls.values():
+                poll.polled_s += late_s
 
     async def close(self) -> None:
         tasks = [poll.task for poll in self._polls.values()]
@@ -111,12 +132,27 @@ class ClusterWatch:
             if poll is None:
                 poll = self._polls[bookie] = _Poll(member, self._clock())
                 self._begin(poll)
+            has_registered = poll.member.mode == DOWN != member.mode
             poll.member = _with_last_address(member, poll.member)
+            if has_registered and (poll.failure or poll.report is None):
+                self._begin_anew(poll)
 
     def _begin(self, poll: _Poll) -> None:
         if poll.task is None or poll.task.done():
             poll.polled_s = math.inf
-            poll.task = asyncio.create_task(self._poll(poll))
+            poll.task = self._task(self._poll(poll))
+
+    def _begin_anew(self, poll: _Poll) -> None:
+        """What was found while it was not registered says nothing of it any more."""
+        if poll.task is not None:
+            poll.task.cancel()
+        poll.task, poll.report, poll.failure, poll.since_s = None, None, "", self._clock()
+        self._begin(poll)
+
+    def _task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _task: self.on_answer())
+        return task
 
     async def _poll(self, poll: _Poll) -> None:
         async with self._slots:
@@ -138,7 +174,7 @@ class ClusterWatch:
 
     def _row(self, poll: _Poll, now: float) -> BookieRow:
         in_flight = poll.task is not None and not poll.task.done()
-        slow = in_flight and now - poll.polled_s > SLOW_S
+        slow = in_flight and now - poll.polled_s > (FIRST_S if poll.is_first else SLOW_S)
         silent_s = now - poll.since_s if poll.failure or slow else None
         return row_of(poll.member, poll.report, silent_s, poll.failure)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.css.query import NoMatches
+from textual.message import Message
 
 from bkbox.api.admin.client import Address
 from bkbox.api.cluster.rows import ORDERS, BookieRow, selected, summary
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from bkbox.api.cluster.asking import Asker
     from bkbox.api.cluster.watch import ClusterWatch
 
+_GATHER_S = 0.1
+"""Bookies that answer within this time are drawn together."""
 _RECORDED = "a recording does not have this"
 _LEFT = {"bookie", "state", "jobs", "checked", "version"}
 
@@ -31,6 +34,9 @@ _LEFT = {"bookie", "state", "jobs", "checked", "version"}
 class Cluster(Listing):
     """A table of the bookies, and all that is known of the one under the cursor. The cluster is that of ``source``,
     whichever bookie is open."""
+
+    class Answered(Message):
+        """Bookies have answered: ``draw`` has something new."""
 
     def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(("state", *(name for name in ORDERS if name != "state")), id=id)
@@ -40,6 +46,7 @@ class Cluster(Listing):
         self._asker: Asker | None = None
         self._opening = asyncio.Lock()
         self._problem = ""
+        self._has_news = False
         self._rows: dict[str, BookieRow] = {}
         self._announcements: list[dict[str, str]] | str = ""
 
@@ -78,6 +85,7 @@ class Cluster(Listing):
                     self._problem = f"[?] the bookies of the cluster are not known: {error}"
                 else:
                     self._watch, self._asker = watching
+                    self._watch.on_answer = self._note_answer
                     self._problem = ""
         self.tick()
 
@@ -86,6 +94,15 @@ class Cluster(Listing):
         if self._watch is not None:
             self._watch.poll()
         self.draw()
+
+    def _note_answer(self) -> None:
+        if not self._has_news:
+            self._has_news = True
+            self.set_timer(_GATHER_S, self._tell)
+
+    def _tell(self) -> None:
+        self._has_news = False
+        self.post_message(self.Answered())
 
     def draw(self) -> None:
         every = [] if self._watch is None else self._watch.rows()

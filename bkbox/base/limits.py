@@ -60,8 +60,8 @@ OPEN_SEGMENTS_MAX = 64
 LAST_ENTRIES_CACHED_MAX = 100_000
 """Ledgers whose last entry id an index keeps in memory."""
 
-ZOOKEEPER_SESSION_TIMEOUT_S = 10.0
-"""Session time-out of ZooKeeper, after which ephemeral znodes vanish. BookKeeper: zkTimeout, the same."""
+METADATA_SESSION_TIMEOUT_S = 10.0
+"""Session time-out of ZooKeeper and Oxia, after which ephemeral nodes vanish. BookKeeper: zkTimeout, the same."""
 
 KNOWN_LACS_MAX = 100_000
 """Ledgers whose last add confirmed a disk keeps in memory."""

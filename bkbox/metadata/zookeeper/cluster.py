@@ -15,12 +15,11 @@ from contextlib import suppress
 from uuid import UUID
 
 from bkbox.base.commandline import cluster_command, plain_command
-from bkbox.base.text import quoted
 from bkbox.config.metadata_uri import METADATA_STORE, ZooKeeperUri
 from bkbox.errors import ConfigError, EncodingError, MetadataError, OperatorError
+from bkbox.metadata.tree.nodes import LostReplyError, NodeExistsError, NoNodeError
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
-from bkbox.metadata.zookeeper.nodes import LostReplyError, NodeExistsError, NoNodeError
 from bkbox.wire.metadata import layout as layouts
 from bkbox.wire.metadata.layout import LedgerLayout
 from bkbox.wire.metadata.paths import PathLayout
@@ -99,18 +98,6 @@ async def open_root(zk: Connection, uri: ZooKeeperUri) -> PathLayout:
             ]
         )
     return found
-
-
-async def instance_id(zk: Connection, root: str) -> str:
-    """The identity of the cluster. Raises MetadataError if it has none."""
-    path = f"{root}/INSTANCEID"
-    node = await zk.find(path)
-    if node is None:
-        raise MetadataError(f"the cluster has no instance id: there is no znode {path}")
-    try:
-        return str(UUID(node.data.decode("ascii").strip()))
-    except ValueError:
-        raise MetadataError(f"znode {path} is no instance id: {quoted(node.data[:100])}") from None
 
 
 async def _create_layout(zk: Connection, uri: ZooKeeperUri) -> None:

@@ -21,16 +21,18 @@ import asyncio
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 from bkbox.base import wait_notices
-from bkbox.base.limits import ZOOKEEPER_SESSION_TIMEOUT_S
+from bkbox.base.limits import METADATA_SESSION_TIMEOUT_S
 from bkbox.config.metadata_uri import OPEN, ZooKeeperAccess
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
+from bkbox.metadata.tree.nodes import LostReplyError, NoNodeError
+from bkbox.metadata.tree.watches import Watch
 from bkbox.metadata.zookeeper.kazoo_patches import (
     CuttableHandler,
     EventType,
@@ -41,7 +43,7 @@ from bkbox.metadata.zookeeper.kazoo_patches import (
     new_client,
     translated,
 )
-from bkbox.metadata.zookeeper.nodes import LostReplyError, Node, NoNodeError
+from bkbox.metadata.zookeeper.nodes import Znode
 
 CLOSE_GRACE_S = 2.0
 """Time, in seconds, that a server is given to confirm the end of the session."""
@@ -49,22 +51,6 @@ CLOSE_GRACE_S = 2.0
 RETRY_PAUSE_S = 0.01
 
 _log = logging.getLogger(__name__)
-
-
-class Watch:
-    """``fired`` is set once something has changed that was read with this watch.
-
-    The waiting task clears it *before* reading again, and reads everything with the watch again.
-    """
-
-    def __init__(self, fired: asyncio.Event | None = None) -> None:
-        self.fired = fired or asyncio.Event()
-
-    async def wait(self, wait_s: float) -> None:
-        """Return once it has fired, and after ``wait_s`` at the latest."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self.fired.wait()
 
 
 class Connection:
@@ -81,6 +67,7 @@ class Connection:
         self.wait_s = wait_s
         self.session_timeout_s = session_timeout_s
         self.session_id = 0
+        self.sessions: set[int] = set()
         self.disconnected_since: float | None = None
         self.closed = False
         self._wait_logged = False
@@ -101,7 +88,7 @@ class Connection:
         hosts: Sequence[str],
         *,
         wait_s: float,
-        session_timeout_s: float = ZOOKEEPER_SESSION_TIMEOUT_S,
+        session_timeout_s: float = METADATA_SESSION_TIMEOUT_S,
         access: ZooKeeperAccess = OPEN,
     ) -> Connection:
         """Connect to any of the servers within ``wait_s``. Raises MetadataUnavailableError, and ConfigError for
@@ -167,19 +154,19 @@ class Connection:
 
     # ---- reads ------------------------------------------------------------------------------
 
-    async def get(self, path: str, watch: Watch | None = None) -> Node:
+    async def get(self, path: str, watch: Watch | None = None) -> Znode:
         """Read a znode. Raises NoNodeError; the watch is then not set."""
         hook = self._hook(path, watch)
         data, stat = await self._read(path, lambda: self._client.get_async(path, hook))
         return _node(data, stat)
 
-    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+    async def exists(self, path: str, watch: Watch | None = None) -> Znode | None:
         """The znode without its data. The watch is set in either case."""
         hook = self._hook(path, watch)
         stat = await self._read(path, lambda: self._client.exists_async(path, hook))
         return None if stat is None else _node(b"", stat)
 
-    async def find(self, path: str, watch: Watch | None = None) -> Node | None:
+    async def find(self, path: str, watch: Watch | None = None) -> Znode | None:
         """The znode, or None; the watch is set in either case."""
         while True:
             try:
@@ -188,7 +175,7 @@ class Connection:
                 if watch is None or await self.exists(path, watch) is None:
                     return None
 
-    async def children(self, path: str) -> tuple[list[str], Node]:
+    async def children(self, path: str) -> tuple[list[str], Znode]:
         """Names of the children, sorted, and the znode without its data. Raises NoNodeError."""
         names, stat = await self._read(
             path, lambda: self._client.get_children_async(path, include_data=True)
@@ -201,7 +188,7 @@ class Connection:
 
     # ---- single attempts of writes ------------------------------------------------------------
 
-    async def try_create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Node:
+    async def try_create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Znode:
         """Create a znode. Raises LostReplyError, NodeExistsError, NoNodeError (no parent)."""
         _, stat = await self._ask(
             path,
@@ -219,7 +206,7 @@ class Connection:
         )
         return path
 
-    async def try_set(self, path: str, data: bytes, version: int) -> Node:
+    async def try_set(self, path: str, data: bytes, version: int) -> Znode:
         """Set the data of a znode. Raises LostReplyError, BadVersionError, NoNodeError."""
         stat = await self._ask(path, lambda: self._client.set_async(path, data, version))
         return _node(data, stat)
@@ -360,6 +347,7 @@ class Connection:
                     same,
                 )
             self.session_id = session_id
+            self.sessions.add(session_id)
             self.disconnected_since = None
             self._disconnected.clear()
             self._connected.set()
@@ -384,23 +372,13 @@ def _set_result(future: asyncio.Future[Any], result: Any) -> None:
         future.set_result(result)
 
 
-def _node(data: bytes | None, stat: Any) -> Node:
-    return Node(
-        data or b"",
-        stat.version,
-        stat.czxid,
-        stat.ctime,
-        stat.ephemeralOwner,
-        stat.cversion,
-        stat.mzxid,
+def _node(data: bytes | None, stat: Any) -> Znode:
+    return Znode(
+        data=data or b"",
+        version=stat.version,
+        ctime_ms=stat.ctime,
+        owner=stat.ephemeralOwner,
+        changed=stat.mzxid,
+        created=stat.czxid,
+        children_version=stat.cversion,
     )
-
-
-async def first_of(*waits: Awaitable[object], timeout_s: float | None = None) -> None:
-    """Wait until one of them is done, or time out; the others are cancelled."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -12,36 +12,47 @@ import re
 from contextlib import suppress
 
 from bkbox.errors import EncodingError, MetadataError
+from bkbox.metadata.tree.election import Election
+from bkbox.metadata.tree.nodes import LostReplyError, NoNodeError
+from bkbox.metadata.tree.watches import Watch
 from bkbox.metadata.underreplication import Candidacy
 from bkbox.metadata.zookeeper import writes
-from bkbox.metadata.zookeeper.connection import Connection, Watch
-from bkbox.metadata.zookeeper.nodes import LostReplyError, NoNodeError
+from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.wire.metadata import underreplication as wire
 
 _VOTE = re.compile("V_([0-9]{10})")
 
 
-def auditor_election(root: str) -> str:
-    """The znode of the auditor's election."""
-    return f"{root}/underreplication/auditorelection"
+AUDITORS = "underreplication/auditorelection"
+"""The auditor's election, below the root."""
 
 
-async def present_holder(zk: Connection, election: str) -> str | None:
-    """The name in the lowest vote; None without a vote."""
-    while True:
-        votes = await _votes(zk, election)
-        if not votes:
-            return None
-        node = await zk.find(votes[0])
-        if node is None:
-            continue  # it has just ended: read the next one
-        try:
-            return wire.decode_holder(node.data)
-        except EncodingError as error:
-            raise MetadataError(f"znode {votes[0]}: {error}") from error
+class VoteElection(Election):
+    """See Election. ``path``: its znode, below ``root``."""
+
+    def __init__(self, zk: Connection, root: str, path: str) -> None:
+        self._zk = zk
+        self._root = root
+        self._election = f"{root}/{path}"
+
+    def candidacy(self, name: str) -> Candidacy:
+        return _VoteCandidacy(self._zk, self._root, self._election, name)
+
+    async def holder(self) -> str | None:
+        while True:
+            votes = await _votes(self._zk, self._election)
+            if not votes:
+                return None
+            node = await self._zk.find(votes[0])
+            if node is None:
+                continue  # it has just ended: read the next one
+            try:
+                return wire.decode_holder(node.data)
+            except EncodingError as error:
+                raise MetadataError(f"znode {votes[0]}: {error}") from error
 
 
-class ZooKeeperCandidacy(Candidacy):
+class _VoteCandidacy(Candidacy):
     """See Candidacy."""
 
     def __init__(self, zk: Connection, root: str, election: str, name: str) -> None:

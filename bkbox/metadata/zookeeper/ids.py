@@ -12,9 +12,9 @@ import re
 
 from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError
+from bkbox.metadata.tree.nodes import LostReplyError, NoNodeError
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
-from bkbox.metadata.zookeeper.nodes import LostReplyError, NoNodeError
 from bkbox.wire.metadata.paths import (
     PathLayout,
     generated_id,
@@ -27,7 +27,7 @@ _LONG_LAYOUTS = (PathLayout.HIERARCHICAL, PathLayout.LONG_HIERARCHICAL)
 _UPPER_HALF = re.compile("HOB-([0-9]{10})")
 
 
-class LedgerIds:
+class ZooKeeperLedgerIds:
     """The id generator of one cluster."""
 
     def __init__(self, zk: Connection, root: str, layout: PathLayout) -> None:

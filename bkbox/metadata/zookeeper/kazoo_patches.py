@@ -24,7 +24,7 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from bkbox.config.metadata_uri import ZooKeeperAccess
 from bkbox.errors import BootError, ConfigError, MetadataError
-from bkbox.metadata.zookeeper.nodes import (
+from bkbox.metadata.tree.nodes import (
     BadVersionError,
     LostReplyError,
     NodeExistsError,

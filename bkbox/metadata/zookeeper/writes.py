@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from bkbox.metadata.zookeeper.nodes import (
+from bkbox.metadata.tree.nodes import (
     BadVersionError,
     LostReplyError,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
 )
+from bkbox.metadata.zookeeper.nodes import Znode
 
 
 class CertainWriter(Protocol):
@@ -40,11 +40,11 @@ class CertainWriter(Protocol):
     @property
     def session_id(self) -> int: ...
 
-    async def get(self, path: str) -> Node: ...
+    async def get(self, path: str) -> Znode: ...
 
-    async def try_create(self, path: str, data: bytes, *, ephemeral: bool) -> Node: ...
+    async def try_create(self, path: str, data: bytes, *, ephemeral: bool) -> Znode: ...
 
-    async def try_set(self, path: str, data: bytes, version: int) -> Node: ...
+    async def try_set(self, path: str, data: bytes, version: int) -> Znode: ...
 
     async def try_delete(self, path: str, version: int) -> None: ...
 
@@ -58,8 +58,8 @@ async def create(
     data: bytes = b"",
     *,
     ephemeral: bool = False,
-    is_ours: Callable[[Node], bool] | None = None,
-) -> Node:
+    is_ours: Callable[[Znode], bool] | None = None,
+) -> Znode:
     """Create a znode. Raises NodeExistsError, NoNodeError (no parent)."""
     was_lost = False
     while True:
@@ -84,7 +84,7 @@ async def create(
             raise
 
 
-async def set_data(zk: CertainWriter, path: str, data: bytes, version: int | None) -> Node:
+async def set_data(zk: CertainWriter, path: str, data: bytes, version: int | None) -> Znode:
     """Replace this version, or any (None). Raises BadVersionError, NoNodeError."""
     if version is not None and version < 0:
         raise BadVersionError(f"the znode {path} cannot be at version {version}")
@@ -103,7 +103,7 @@ async def set_data(zk: CertainWriter, path: str, data: bytes, version: int | Non
             raise
 
 
-async def delete(zk: CertainWriter, path: str, seen: Node | None = None) -> None:
+async def delete(zk: CertainWriter, path: str, seen: Znode | None = None) -> None:
     """Delete the znode that was seen, or any (None); succeeds if it does not exist.
 
     Raises BadVersionError (it is not the one that was seen), NotEmptyError.
@@ -120,7 +120,7 @@ async def delete(zk: CertainWriter, path: str, seen: Node | None = None) -> None
             return
 
 
-async def _must_be(zk: CertainWriter, path: str, seen: Node) -> None:
+async def _must_be(zk: CertainWriter, path: str, seen: Znode) -> None:
     """Raises BadVersionError if the znode was created anew. Retrying a deletion must not delete a new znode, which has
     the version that the old one had at its creation.
     """
@@ -142,8 +142,8 @@ async def create_branch(
     data: bytes = b"",
     *,
     ephemeral: bool = False,
-    is_ours: Callable[[Node], bool] | None = None,
-) -> Node:
+    is_ours: Callable[[Znode], bool] | None = None,
+) -> Znode:
     """Create a znode and the parents that it lacks between it and ``root``.
 
     Raises NodeExistsError, NoNodeError (``root`` itself is missing: it is not created).

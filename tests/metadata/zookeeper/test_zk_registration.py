@@ -17,8 +17,8 @@ from bkbox.config import metadata_uri
 from bkbox.errors import OperatorError
 from bkbox.metadata import init_cluster
 from bkbox.metadata.liveness import Process, this_process
+from bkbox.metadata.tree.registration import PROCESS_PROPERTY, payload, process_of
 from bkbox.metadata.zookeeper import ZooKeeperStore
-from bkbox.metadata.zookeeper.registration import PROCESS_PROPERTY, payload, process_of
 from bkbox.wire.metadata.service_info import Endpoint, ServiceInfo, decode, encode, rpc_service_info
 from tests.harness.zookeeper import ZooKeeper, expire
 from tests.metadata.metadata_peer import peer
@@ -203,13 +203,13 @@ def test_a_persistent_znode_in_our_place_is_named(zookeeper: ZooKeeper) -> None:
 def test_what_an_earlier_session_of_ours_left_is_taken_over(zookeeper: ZooKeeper) -> None:
     async def scenario() -> None:
         async with new_store(zookeeper) as (store, root):
-            mine = await store.register(BOOKIE, INFO, read_only=False)
+            await store.register(BOOKIE, INFO, read_only=False)
             with zookeeper.client() as client:
                 path = f"{root}/available/{BOOKIE}"
                 client.delete(path)
                 await until_owned(client, path, store)
                 # As if the session of this client had been ours.
-                mine._sessions.add(client.client_id[0])  # type: ignore[attr-defined]
+                store._zk.sessions.add(client.client_id[0])
                 transaction = client.transaction()
                 transaction.delete(path)
                 transaction.create(path, JAVA, ephemeral=True)

@@ -11,9 +11,9 @@ import pytest
 from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError, MetadataUnavailableError
 from bkbox.metadata.underreplication import UnderReplication
-from bkbox.metadata.zookeeper import writes
+from bkbox.metadata.zookeeper import ZooKeeperStore, writes
 from bkbox.metadata.zookeeper.connection import Connection
-from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
+from bkbox.wire.metadata.paths import PathLayout
 from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 from tests.harness.zookeeper import CREATE, CREATE2, DELETE, Proxy, ZooKeeper, expire
 from tests.metadata.zookeeper.test_zk_registration import new_store
@@ -35,6 +35,10 @@ async def tree_of(zookeeper: ZooKeeper) -> AsyncIterator[tuple[UnderReplication,
         yield store.under_replication, root
 
 
+def under_replication_of(zk: Connection, root: str) -> UnderReplication:
+    return ZooKeeperStore(zk, root, PathLayout.HIERARCHICAL).under_replication
+
+
 def below(zookeeper: ZooKeeper, root: str) -> dict[str, tuple[str, bytes]]:
     tree = zookeeper.tree(root)
     return {path: node for path, node in tree.items() if path.startswith("/underreplication")}
@@ -44,7 +48,7 @@ def test_a_mark_behind_a_lost_answer_stays(zookeeper: ZooKeeper) -> None:
     async def scenario() -> None:
         async with tree_of(zookeeper) as (tree, root), Proxy(zookeeper.port) as proxy:
             zk = await Connection.open([f"127.0.0.1:{proxy.port}"], wait_s=20)
-            mine = ZooKeeperUnderReplication(zk, root)
+            mine = under_replication_of(zk, root)
             await tree.mark(LEDGER, ["a:1"], now_ms=1)
             task = await mine.acquire(LEDGER, "host")
             assert task is not None
@@ -211,7 +215,7 @@ def test_a_vote_whose_answer_was_lost_is_ours(zookeeper: ZooKeeper) -> None:
     async def scenario() -> None:
         async with tree_of(zookeeper) as (_, root), Proxy(zookeeper.port) as proxy:
             zk = await Connection.open([f"127.0.0.1:{proxy.port}"], wait_s=20)
-            mine = ZooKeeperUnderReplication(zk, root).candidacy("a:1")
+            mine = under_replication_of(zk, root).candidacy("a:1")
             await writes.ensure_branch(zk, root, f"{root}/underreplication/auditorelection")
             proxy.lose_reply[CREATE] += 1
             assert await mine.is_elected()
@@ -230,7 +234,7 @@ def test_a_lock_given_up_during_an_outage_is_given_back_later(zookeeper: ZooKeep
         async with tree_of(zookeeper) as (tree, root), Proxy(zookeeper.port) as proxy:
             address = [f"127.0.0.1:{proxy.port}"]
             zk = await Connection.open(address, wait_s=2, session_timeout_s=30)
-            mine = ZooKeeperUnderReplication(zk, root)
+            mine = under_replication_of(zk, root)
             lock = await mine.lock(LedgerId(1), "host")
             assert lock is not None
             await mine.unlock(lock)

@@ -15,15 +15,15 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import LedgerExistsError, VersionConflictError
 from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadata.zookeeper import writes
-from bkbox.metadata.zookeeper.nodes import (
+from bkbox.metadata.tree.nodes import (
     BadVersionError,
     LostReplyError,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
 )
+from bkbox.metadata.zookeeper import writes
+from bkbox.metadata.zookeeper.nodes import Znode
 from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.harness.zookeeper import CREATE2, DELETE, MULTI, SET, SYNC, Proxy, ZooKeeper
 from tests.metadata.metadata_peer import ledger_of
@@ -40,36 +40,36 @@ class Tree:
     """
 
     def __init__(self, *script: str, then: Callable[[Tree], None] = lambda tree: None) -> None:
-        self.nodes: dict[str, Node] = {"/r": Node(b"", 0, 0, 0, 0, 0)}
+        self.nodes: dict[str, Znode] = {"/r": Znode(b"", 0, 0, 0, 0, 0, 0)}
         self.session_id = 7
         self._script = list(script)
         self._then = then
         self._clock = 0
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str) -> Znode:
         if path not in self.nodes:
             raise NoNodeError(path)
         return self.nodes[path]
 
-    async def try_create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Node:
+    async def try_create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Znode:
         return self._attempt(lambda: self.put(path, data, self.session_id if ephemeral else 0))
 
-    async def try_set(self, path: str, data: bytes, version: int) -> Node:
+    async def try_set(self, path: str, data: bytes, version: int) -> Znode:
         return self._attempt(lambda: self.change(path, data, version))
 
     async def try_delete(self, path: str, version: int) -> None:
         self._attempt(lambda: self.remove(path, version))
 
-    def put(self, path: str, data: bytes, owner: int = 0) -> Node:
+    def put(self, path: str, data: bytes, owner: int = 0) -> Znode:
         if path.rpartition("/")[0] not in self.nodes:
             raise NoNodeError(path)
         if path in self.nodes:
             raise NodeExistsError(path)
         self._clock += 1
-        self.nodes[path] = Node(data, 0, self._clock, self._clock, owner, 0)
+        self.nodes[path] = Znode(data, 0, self._clock, owner, 0, self._clock, 0)
         return self.nodes[path]
 
-    def change(self, path: str, data: bytes, version: int) -> Node:
+    def change(self, path: str, data: bytes, version: int) -> Znode:
         if path not in self.nodes:
             raise NoNodeError(path)
         if version not in (-1, self.nodes[path].version):

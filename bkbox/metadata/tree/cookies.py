@@ -10,10 +10,9 @@ import asyncio
 
 from bkbox.base.ids import BookieId, bookie_id
 from bkbox.errors import InvalidIdError, VersionConflictError
+from bkbox.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
+from bkbox.metadata.tree.tree import Tree
 from bkbox.metadata.versioned import Versioned
-from bkbox.metadata.zookeeper import writes
-from bkbox.metadata.zookeeper.connection import Connection
-from bkbox.metadata.zookeeper.nodes import BadVersionError, NodeExistsError, NoNodeError
 
 COOKIES = "cookies"
 DISK_RECORDS = "underreplication/disks"
@@ -22,13 +21,13 @@ DISK_RECORDS = "underreplication/disks"
 class Cookies:
     """The cookies, or the disk records, of one cluster. Contracts of the methods: MetadataStore."""
 
-    def __init__(self, zk: Connection, root: str, folder: str = COOKIES) -> None:
-        self._zk = zk
+    def __init__(self, tree: Tree, root: str, folder: str = COOKIES) -> None:
+        self._tree = tree
         self._root = root
         self._folder = f"{root}/{folder}"
 
     async def find(self, bookie: BookieId) -> Versioned[bytes] | None:
-        node = await self._zk.find(self._path(bookie))
+        node = await self._tree.find(self._path(bookie))
         return None if node is None else Versioned(node.data, node.version, node.changed)
 
     async def write(
@@ -37,25 +36,22 @@ class Cookies:
         path = self._path(bookie)
         try:
             if expected_version is None:
-                node = await writes.create_branch(self._zk, self._root, path, cookie)
+                node = await self._tree.create_branch(self._root, path, cookie)
             else:
-                node = await writes.set_data(self._zk, path, cookie, expected_version)
+                node = await self._tree.set_data(path, cookie, expected_version)
             return Versioned(cookie, node.version, node.changed)
         except (NodeExistsError, BadVersionError, NoNodeError):
-            found = await self._zk.exists(path)
+            found = await self._tree.exists(path)
         at = None if found is None else found.version
         raise VersionConflictError(
             f"{self._path(bookie)} is {_at(at)}, not {_at(expected_version)}"
         )
 
     async def delete(self, bookie: BookieId) -> None:
-        await writes.delete(self._zk, self._path(bookie))
+        await self._tree.delete(self._path(bookie))
 
     async def all(self) -> dict[BookieId, Versioned[bytes]]:
-        try:
-            names, _ = await self._zk.children(self._folder)
-        except NoNodeError:
-            return {}
+        names = await self._tree.children_or_none(self._folder)
         bookies = []
         for name in names:
             try:

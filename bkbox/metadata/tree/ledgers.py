@@ -1,6 +1,6 @@
-"""Ledger metadata in ZooKeeper: one znode per ledger, its data version is the ledger's version.
+"""Ledger metadata in a tree: one node per ledger, whose version is the ledger's version.
 
-A ledger is the znode at the path of its id; znodes with other names or at other depths are not listed and do no harm.
+A ledger is the node at the path of its id; nodes with other names or at other depths are not listed and do no harm.
 Listing walks the tree in ascending order of ids, one leaf folder after the other, each after a ``sync``. A folder
 that vanishes meanwhile was empty.
 
@@ -27,10 +27,10 @@ from bkbox.errors import (
     VersionConflictError,
 )
 from bkbox.metadata.base import RANGE_LEDGERS_MAX
+from bkbox.metadata.tree.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
+from bkbox.metadata.tree.tree import Tree
+from bkbox.metadata.tree.watches import Watch
 from bkbox.metadata.versioned import Versioned
-from bkbox.metadata.zookeeper import writes
-from bkbox.metadata.zookeeper.connection import Connection, Watch
-from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
 from bkbox.wire.metadata import ledger_metadata
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from bkbox.wire.metadata.loss import losses_of
@@ -43,8 +43,8 @@ _DIGITS = re.compile("[0-9]+")
 class Ledgers:
     """The ledgers of one cluster. Contracts of the methods: MetadataStore."""
 
-    def __init__(self, zk: Connection, root: str, layout: PathLayout) -> None:
-        self._zk = zk
+    def __init__(self, tree: Tree, root: str, layout: PathLayout) -> None:
+        self._tree = tree
         self._root = root
         self._layout = layout
         self._ended = f"{root}/underreplication/ended"
@@ -58,8 +58,8 @@ class Ledgers:
         path = self.path(ledger)
         try:
             # Equal bytes alone prove nothing: without a token two creators may write the same.
-            node = await writes.create_branch(
-                self._zk, self._root, path, data, is_ours=lambda _found: False
+            node = await self._tree.create_branch(
+                self._root, path, data, is_ours=lambda _found: False
             )
         except NodeExistsError:
             stored = await self.find(ledger)
@@ -72,7 +72,7 @@ class Ledgers:
         self, ledger: LedgerId, watch: Watch | None = None
     ) -> Versioned[LedgerMetadata] | None:
         """The ledger or None. Raises MetadataError if the stored metadata cannot be decoded."""
-        node = await self._zk.find(self.path(ledger), watch)
+        node = await self._tree.find(self.path(ledger), watch)
         return None if node is None else self._decoded(ledger, node)
 
     async def write(
@@ -84,12 +84,12 @@ class Ledgers:
         path = self.path(ledger)
         if losses_of(metadata):  # first: a record must not be there without it
             with suppress(NodeExistsError):
-                await writes.create_branch(self._zk, self._root, f"{self._ended}/{ledger}", b"")
+                await self._tree.create_branch(self._root, f"{self._ended}/{ledger}", b"")
         try:
-            node = await writes.set_data(self._zk, path, data, expected_version)
+            node = await self._tree.set_data(path, data, expected_version)
             return self._decoded(ledger, node)
         except BadVersionError:
-            found = await self._zk.exists(path)
+            found = await self._tree.exists(path)
         except NoNodeError:
             found = None
         if found is None:
@@ -100,16 +100,13 @@ class Ledgers:
 
     async def delete(self, ledger: LedgerId) -> None:
         path = self.path(ledger)
-        await writes.delete(self._zk, path)
+        await self._tree.delete(path)
         if self._layout in _KEEPS_NO_EMPTY_PARENTS:
-            await writes.delete_empty_parents(self._zk, self._root, path)
-        await writes.delete(self._zk, f"{self._ended}/{ledger}")
+            await self._tree.delete_empty_parents(self._root, path)
+        await self._tree.delete(f"{self._ended}/{ledger}")
 
     async def ended(self) -> list[LedgerId]:
-        try:
-            names, _ = await self._zk.children(self._ended)
-        except NoNodeError:
-            return []
+        names = await self._tree.children_or_none(self._ended)
         return sorted(LedgerId(int(name)) for name in names if _DIGITS.fullmatch(name))
 
     async def pages(self) -> AsyncIterator[list[LedgerId]]:
@@ -138,10 +135,10 @@ class Ledgers:
                     yield leaf
 
     async def _names(self, folder: str) -> list[str]:
-        async with self._zk.deadline():
+        async with self._tree.deadline():
             try:
-                await self._zk.sync(folder)
-                return (await self._zk.children(folder))[0]
+                await self._tree.sync_children(folder)
+                return await self._tree.children(folder)
             except NoNodeError:
                 if folder == self._root:
                     raise
@@ -160,5 +157,5 @@ class Ledgers:
         try:
             value = ledger_metadata.decode(ledger, node.data, node.ctime_ms)
         except EncodingError as error:
-            raise MetadataError(f"znode {self.path(ledger)}: {error}") from error
+            raise MetadataError(f"{self._tree.noun} {self.path(ledger)}: {error}") from error
         return Versioned(value, node.version, node.changed)

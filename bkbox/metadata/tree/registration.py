@@ -1,12 +1,12 @@
-"""Registration of a bookie in ZooKeeper: an ephemeral znode that one task keeps in the right list.
+"""Registration of a bookie in a tree: an ephemeral node that one task keeps in the right list.
 
 The task owns the wanted state (list and payload) and compares it with the tree at the start, whenever it changes,
-when the connection broke and when the znode was changed. Changing lists registers on the new one first. An expired
-session takes the znode with it; the task restores it with the next session.
+when the connection broke and when the node was changed. Changing lists registers on the new one first. An expired
+session takes the node with it; the task restores it with the next session.
 
-A znode of another session blocks the registration. It is *stale*, deleted and taken over at once, if an earlier
+A node of another session blocks the registration. It is *stale*, deleted and taken over at once, if an earlier
 session of this very registration made it, or if its service info names, in the property PROCESS_PROPERTY, a process
-of this boot that is dead. The task waits for any other znode, since a dead owner's vanishes with its session. An
+of this boot that is dead. The task waits for any other node, since a dead owner's vanishes with its session. An
 owner that is still registered then, or is seen to be alive, keeps the id. Source: ZKRegistrationManager.java,
 BookieStateManager.java.
 """
@@ -28,10 +28,10 @@ from bkbox.errors import (
 )
 from bkbox.metadata.base import Registration
 from bkbox.metadata.liveness import Process, ProcessIdentity, life_of
-from bkbox.metadata.zookeeper import writes
-from bkbox.metadata.zookeeper.bookies import available_path
-from bkbox.metadata.zookeeper.connection import Connection, Watch, first_of
-from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError
+from bkbox.metadata.tree.bookies import available_path
+from bkbox.metadata.tree.nodes import BadVersionError, Node, NodeExistsError
+from bkbox.metadata.tree.tree import Tree
+from bkbox.metadata.tree.watches import Watch, first_of
 from bkbox.wire.metadata import service_info
 from bkbox.wire.metadata.service_info import ServiceInfo
 
@@ -40,57 +40,52 @@ PROCESS_PROPERTY = "bkbox.process"
 
 RETRY_PAUSE_S = 1.0
 LEAVE_TIMEOUT_S = 2.0
-"""Time, in seconds, to delete the znode when the bookie unregisters; otherwise the end of the session does it."""
+"""Time, in seconds, to delete the node when the bookie unregisters; otherwise the end of the session does it."""
 
 _log = logging.getLogger(__name__)
 
 
-class ZnodeOwner(NamedTuple):
-    """The other owner of the bookie's znode."""
+class NodeOwner(NamedTuple):
+    """The other owner of the bookie's node. ``text`` is for operators."""
 
-    path: str
-    session: int
+    text: str
+    is_former: bool
     process: Process | None
 
     def __str__(self) -> str:
-        if self.process is not None:
-            return f"process {self.process.pid} (znode {self.path})"
-        if self.session:
-            return f"the ZooKeeper session 0x{self.session & (2**64 - 1):x} (znode {self.path})"
-        return f"a persistent znode ({self.path})"
+        return self.text
 
 
-class ZooKeeperRegistration(Registration):
+class TreeRegistration(Registration):
     """See Registration; made by ``begin``."""
 
     def __init__(
         self,
-        zk: Connection,
+        tree: Tree,
         root: str,
         bookie: BookieId,
         info: ServiceInfo,
         process: Process,
         read_only: bool,
     ) -> None:
-        self._zk = zk
+        self._tree = tree
         self._root = root
         self._bookie = bookie
         self._data = payload(bookie, info, process)
         self._process = process
         self._read_only = read_only
-        self._sessions: set[int] = set()
         self._absent_since: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._done = asyncio.Event()
 
     async def begin(self) -> None:
-        """Create the bookie's znode and keep it from now on.
+        """Create the bookie's node and keep it from now on.
 
         Raises OperatorError (another owner has it), MetadataError.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + 2 * self._zk.session_timeout_s
+        until = loop.time() + 2 * self._tree.session_timeout_s
         watch = Watch()
         try:
             while (holder := await self._claim_in_time(watch)) is not None:
@@ -103,8 +98,8 @@ class ZooKeeperRegistration(Registration):
                 await watch.wait(left_s)
                 watch.fired.clear()
         finally:
-            self._zk.forget(watch)
-        self._task = asyncio.create_task(self._keep(), name="zookeeper-registration")
+            self._tree.forget(watch)
+        self._task = asyncio.create_task(self._keep(), name="registration")
 
     async def set_read_only(self, read_only: bool) -> None:
         if self._task is None:
@@ -114,10 +109,12 @@ class ZooKeeperRegistration(Registration):
         self._read_only = read_only
         self._done.clear()
         self._wake.set()
-        await first_of(self._done.wait(), self._zk.until_disconnected(), timeout_s=self._zk.wait_s)
+        await first_of(
+            self._done.wait(), self._tree.until_disconnected(), timeout_s=self._tree.wait_s
+        )
 
     def unregistered_s(self) -> float:
-        since = [self._absent_since, self._zk.disconnected_since]
+        since = [self._absent_since, self._tree.disconnected_since]
         known = [time for time in since if time is not None]
         return asyncio.get_running_loop().time() - min(known) if known else 0.0
 
@@ -127,15 +124,15 @@ class ZooKeeperRegistration(Registration):
         task, self._task = self._task, None
         task.cancel()
         await asyncio.wait([task])
-        if not self._zk.connected:
+        if not self._tree.connected:
             _log.warning("bookie %s stays registered until its session ends", self._bookie)
             return
         try:
-            async with self._zk.deadline(LEAVE_TIMEOUT_S):
+            async with self._tree.deadline(LEAVE_TIMEOUT_S):
                 for path in self._paths():
-                    found = await self._zk.exists(path)
-                    if found is not None and found.owner == self._zk.session_id:
-                        await writes.delete(self._zk, path)
+                    found = await self._tree.exists(path)
+                    if found is not None and self._tree.is_own(found):
+                        await self._tree.delete(path)
         except MetadataError as error:
             _log.warning(
                 "bookie %s stays registered until its session ends: %s", self._bookie, error
@@ -145,7 +142,7 @@ class ZooKeeperRegistration(Registration):
 
     async def _keep(self) -> None:
         watch = Watch(self._wake)
-        reported: ZnodeOwner | None = None
+        reported: NodeOwner | None = None
         try:
             while True:
                 self._wake.clear()
@@ -170,33 +167,32 @@ class ZooKeeperRegistration(Registration):
                 if read_only == self._read_only:
                     self._done.set()
                 await self._wake.wait()
-                if not self._zk.connected:
+                if not self._tree.connected:
                     self._note_absence()
         finally:
-            self._zk.forget(watch)
+            self._tree.forget(watch)
 
     def _note_absence(self) -> None:
         if self._absent_since is None:
             self._absent_since = asyncio.get_running_loop().time()
 
-    async def _claim_in_time(self, watch: Watch) -> ZnodeOwner | None:
-        async with self._zk.deadline():
+    async def _claim_in_time(self, watch: Watch) -> NodeOwner | None:
+        async with self._tree.deadline():
             return await self._claim(watch)
 
-    async def _claim(self, watch: Watch) -> ZnodeOwner | None:
-        """Bring the tree to the wanted state; or return the owner that blocks it, with the watch on its znode."""
+    async def _claim(self, watch: Watch) -> NodeOwner | None:
+        """Bring the tree to the wanted state; or return the owner that blocks it, with the watch on its node."""
         while True:
             own, other = self._paths()
-            session = self._zk.session_id
-            self._sessions.add(session)
-            here, there = await self._zk.find(own, watch), await self._zk.find(other, watch)
+            session = self._tree.session
+            here, there = await self._tree.find(own, watch), await self._tree.find(other, watch)
             for path, node in ((own, here), (other, there)):
-                if node is None or node.owner == session:
+                if node is None or self._tree.is_own(node):
                     continue
-                holder = ZnodeOwner(path, node.owner, process_of(self._bookie, node.data))
+                holder = self._owner(path, node)
                 if not self._is_stale(holder):
                     return holder
-                _log.info("bookie %s takes its znode over from %s", self._bookie, holder)
+                _log.info("bookie %s takes its node over from %s", self._bookie, holder)
                 await self._delete(path, node)
                 break
             else:
@@ -204,17 +200,25 @@ class ZooKeeperRegistration(Registration):
                     if there is None and self._task is not None:
                         self._note_absence()
                     with suppress(NodeExistsError):
-                        await writes.create_branch(
-                            self._zk, self._root, own, self._data, ephemeral=True
-                        )
+                        await self._tree.create_branch(self._root, own, self._data, ephemeral=True)
                 elif there is not None:
                     await self._delete(other, there)
-                elif self._zk.session_id == session:
+                elif self._tree.session == session:
                     return None
+
+    def _owner(self, path: str, node: Node) -> NodeOwner:
+        process = process_of(self._bookie, node.data)
+        if process is not None:
+            text = f"process {process.pid} ({self._tree.noun} {path})"
+        elif node.owner:
+            text = f"{self._tree.owner_text(node)} ({self._tree.noun} {path})"
+        else:
+            text = f"a persistent {self._tree.noun} ({path})"
+        return NodeOwner(text, self._tree.is_former(node), process)
 
     async def _delete(self, path: str, node: Node) -> None:
         with suppress(BadVersionError):  # then it has changed by now: it is read again
-            await writes.delete(self._zk, path, node)
+            await self._tree.delete(path, node)
 
     def _paths(self) -> tuple[str, str]:
         """The path where the bookie is to be registered, and the one where it is not."""
@@ -223,13 +227,13 @@ class ZooKeeperRegistration(Registration):
             available_path(self._root, self._bookie, read_only=not self._read_only),
         )
 
-    def _is_stale(self, holder: ZnodeOwner) -> bool:
-        return holder.session in self._sessions or self._life(holder) is ProcessIdentity.DEAD
+    def _is_stale(self, holder: NodeOwner) -> bool:
+        return holder.is_former or self._life(holder) is ProcessIdentity.DEAD
 
-    def _is_seen_alive(self, holder: ZnodeOwner) -> bool:
+    def _is_seen_alive(self, holder: NodeOwner) -> bool:
         return holder.process != self._process and self._life(holder) is ProcessIdentity.ALIVE
 
-    def _life(self, holder: ZnodeOwner) -> ProcessIdentity:
+    def _life(self, holder: NodeOwner) -> ProcessIdentity:
         """The owner's liveness. A process of another boot is UNKNOWN: it may be on another host."""
         if holder.process is None or holder.process.boot_id != self._process.boot_id:
             return ProcessIdentity.UNKNOWN

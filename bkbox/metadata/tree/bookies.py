@@ -13,8 +13,8 @@ import logging
 from bkbox.base.ids import BookieId, bookie_id
 from bkbox.errors import EncodingError, InvalidIdError
 from bkbox.metadata.base import RegisteredBookie
-from bkbox.metadata.zookeeper.connection import Connection
-from bkbox.metadata.zookeeper.nodes import Node, NoNodeError
+from bkbox.metadata.tree.nodes import Node, NoNodeError
+from bkbox.metadata.tree.tree import Tree
 from bkbox.wire.metadata import service_info
 from bkbox.wire.metadata.service_info import ServiceInfo
 
@@ -28,20 +28,22 @@ def available_path(root: str, bookie: BookieId, *, read_only: bool) -> str:
     return f"{root}/available/{READ_ONLY}/{bookie}" if read_only else f"{root}/available/{bookie}"
 
 
-async def read(zk: Connection, root: str) -> dict[BookieId, RegisteredBookie]:
+async def read(tree: Tree, root: str) -> dict[BookieId, RegisteredBookie]:
     """All registered bookies, as they were at one moment. Raises NoNodeError: no cluster."""
     while True:
-        writable, before = await zk.children(f"{root}/available")
+        before = await tree.children_state(f"{root}/available")
+        writable = await tree.children(f"{root}/available")
         try:
-            read_only, _ = await zk.children(f"{root}/available/{READ_ONLY}")
+            read_only = await tree.children(f"{root}/available/{READ_ONLY}")
         except NoNodeError:
             read_only = []
-        after = await zk.exists(f"{root}/available")
-        if after is None or after.children_version != before.children_version:
+        if await tree.children_state(f"{root}/available") != before:
             continue  # a bookie may have changed lists between the two reads
         sides = {name: False for name in writable if name != READ_ONLY}
         sides |= dict.fromkeys(read_only, True)
-        found = await asyncio.gather(*(_find(zk, root, name, side) for name, side in sides.items()))
+        found = await asyncio.gather(
+            *(_find(tree, root, name, side) for name, side in sides.items())
+        )
         if None not in found:
             return {
                 bookie: registered
@@ -52,7 +54,7 @@ async def read(zk: Connection, root: str) -> dict[BookieId, RegisteredBookie]:
 
 
 async def _find(
-    zk: Connection, root: str, name: str, read_only: bool
+    tree: Tree, root: str, name: str, read_only: bool
 ) -> dict[BookieId, RegisteredBookie] | None:
     """The bookie; empty if the name is not a bookie id, None if it has gone meanwhile."""
     try:
@@ -61,15 +63,15 @@ async def _find(
         return {}
     path = available_path(root, bookie, read_only=read_only)
     try:
-        node = await zk.get(path)
+        node = await tree.get(path)
     except NoNodeError:
         return None
-    return {bookie: RegisteredBookie(read_only, _service_info(bookie, path, node))}
+    return {bookie: RegisteredBookie(read_only, _service_info(tree, bookie, path, node))}
 
 
-def _service_info(bookie: BookieId, path: str, node: Node) -> ServiceInfo:
+def _service_info(tree: Tree, bookie: BookieId, path: str, node: Node) -> ServiceInfo:
     try:
         return service_info.decode(bookie, node.data)
     except EncodingError as error:
-        _log.warning("znode %s does not say how the bookie is reached: %s", path, error)
+        _log.warning("%s %s does not say how the bookie is reached: %s", tree.noun, path, error)
         return ServiceInfo()

@@ -49,13 +49,13 @@ def connect(
     try:
         stack = contextlib.AsyncExitStack()
         opened = thread.call(
-            stack.enter_async_context(asynchronous.connect(uri, **options)), timeout_s
+            lambda: stack.enter_async_context(asynchronous.connect(uri, **options)), timeout_s
         )
         try:
             yield Client(thread, opened)
         finally:
             if thread.is_current_thread:
-                thread.call(stack.aclose(), None)
+                thread.call(stack.aclose, None)
     finally:
         thread.close()
 
@@ -81,18 +81,21 @@ class Client:
         ledger: int | None = None,
         timeout_s: float | None = None,
     ) -> LedgerWriter:
-        created = self._client.create_ledger(
-            ensemble_size,
-            write_quorum,
-            ack_quorum,
-            digest_type,
-            password,
-            custom,
-            deferred_sync=deferred_sync,
-            explicit_lac_interval_s=explicit_lac_interval_s,
-            ledger=ledger,
+        created = self._thread.call(
+            lambda: self._client.create_ledger(
+                ensemble_size,
+                write_quorum,
+                ack_quorum,
+                digest_type,
+                password,
+                custom,
+                deferred_sync=deferred_sync,
+                explicit_lac_interval_s=explicit_lac_interval_s,
+                ledger=ledger,
+            ),
+            timeout_s,
         )
-        return LedgerWriter(self._thread, self._thread.call(created, timeout_s))
+        return LedgerWriter(self._thread, created)
 
     def open_ledger(
         self,
@@ -103,24 +106,27 @@ class Client:
         digest_type: DigestType | None = None,
         timeout_s: float | None = None,
     ) -> LedgerReader:
-        opened = self._client.open_ledger(
-            ledger, password, recovery=recovery, digest_type=digest_type
+        opened = self._thread.call(
+            lambda: self._client.open_ledger(
+                ledger, password, recovery=recovery, digest_type=digest_type
+            ),
+            timeout_s,
         )
-        return LedgerReader(self._thread, self._thread.call(opened, timeout_s))
+        return LedgerReader(self._thread, opened)
 
     def recover(
         self, ledger: int, password: bytes | None = None, *, timeout_s: float | None = None
     ) -> LedgerMetadata:
-        return self._thread.call(self._client.recover(ledger, password), timeout_s)
+        return self._thread.call(lambda: self._client.recover(ledger, password), timeout_s)
 
     def delete_ledger(self, ledger: int, *, timeout_s: float | None = None) -> None:
-        self._thread.call(self._client.delete_ledger(ledger), timeout_s)
+        self._thread.call(lambda: self._client.delete_ledger(ledger), timeout_s)
 
     def ledgers(self) -> Iterator[LedgerId]:
         return self._thread.iterate(self._client.ledgers())
 
     def metadata(self, ledger: int, *, timeout_s: float | None = None) -> LedgerMetadata:
-        return self._thread.call(self._client.metadata(ledger), timeout_s)
+        return self._thread.call(lambda: self._client.metadata(ledger), timeout_s)
 
     def watch(self, ledger: int) -> Iterator[LedgerMetadata | None]:
         return self._thread.iterate(self._client.watch(ledger))
@@ -129,7 +135,7 @@ class Client:
         async def ask() -> dict[BookieId, Health]:
             return self._client.health()
 
-        return self._thread.call(ask(), None)
+        return self._thread.call(ask, None)
 
     def log(self, name: str, *, password: bytes | None = None) -> Log:
         """See bkbox.client.log.Log."""
@@ -166,18 +172,18 @@ class LedgerWriter(BlockingWriter[AsyncWriter]):
     def append(
         self, payload: bytes, *, entry_id: int | None = None, timeout_s: float | None = None
     ) -> EntryId:
-        return self._thread.call(self._writer.append(payload, entry_id=entry_id), timeout_s)
+        return self._thread.call(lambda: self._writer.append(payload, entry_id=entry_id), timeout_s)
 
     def append_many(
         self, payloads: Iterable[bytes], *, timeout_s: float | None = None
     ) -> list[EntryId]:
-        return self._thread.call(self._writer.append_many(payloads), timeout_s)
+        return self._thread.call(lambda: self._writer.append_many(payloads), timeout_s)
 
     def append_nowait(self, payload: bytes, *, entry_id: int | None = None) -> Future[EntryId]:
         """Append an entry; blocks only while the window is full. The future gives the id, and cannot be cancelled."""
         writer = self._writer
         return self._thread.call(
-            handed_over(
+            lambda: handed_over(
                 lambda: writer.drain(entry_id=entry_id),
                 lambda: writer.append_nowait(payload, entry_id=entry_id),
             ),
@@ -185,10 +191,10 @@ class LedgerWriter(BlockingWriter[AsyncWriter]):
         )
 
     def force(self, *, timeout_s: float | None = None) -> EntryId:
-        return self._thread.call(self._writer.force(), timeout_s)
+        return self._thread.call(self._writer.force, timeout_s)
 
     def close(self, *, durable: bool = False, timeout_s: float | None = None) -> LedgerMetadata:
-        return self._thread.call(self._writer.close(durable=durable), timeout_s)
+        return self._thread.call(lambda: self._writer.close(durable=durable), timeout_s)
 
 
 class LedgerReader:
@@ -218,11 +224,11 @@ class LedgerReader:
         self, *, persisted: bool = False, timeout_s: float | None = None
     ) -> EntryId:
         return self._thread.call(
-            self._reader.read_last_add_confirmed(persisted=persisted), timeout_s
+            lambda: self._reader.read_last_add_confirmed(persisted=persisted), timeout_s
         )
 
     def read_explicit_last_add_confirmed(self, *, timeout_s: float | None = None) -> EntryId:
-        return self._thread.call(self._reader.read_explicit_last_add_confirmed(), timeout_s)
+        return self._thread.call(self._reader.read_explicit_last_add_confirmed, timeout_s)
 
     def read_last_add_confirmed_and_entry(
         self, entry: int, timeout_s: float
@@ -231,14 +237,14 @@ class LedgerReader:
         TimeoutError.
         """
         return self._thread.call(
-            self._reader.read_last_add_confirmed_and_entry(entry, timeout_s), None
+            lambda: self._reader.read_last_add_confirmed_and_entry(entry, timeout_s), None
         )
 
     def read_entry(self, entry: int, *, timeout_s: float | None = None) -> Entry:
-        return self._thread.call(self._reader.read_entry(entry), timeout_s)
+        return self._thread.call(lambda: self._reader.read_entry(entry), timeout_s)
 
     def read_last(self, *, timeout_s: float | None = None) -> Entry | None:
-        return self._thread.call(self._reader.read_last(), timeout_s)
+        return self._thread.call(self._reader.read_last, timeout_s)
 
     def read_batch(
         self,
@@ -248,7 +254,9 @@ class LedgerReader:
         *,
         timeout_s: float | None = None,
     ) -> list[Entry]:
-        return self._thread.call(self._reader.read_batch(first, max_count, max_bytes), timeout_s)
+        return self._thread.call(
+            lambda: self._reader.read_batch(first, max_count, max_bytes), timeout_s
+        )
 
     def read(self, first: int = 0, last: int | None = None) -> Iterator[Entry]:
         batches = self._thread.iterate(self._reader.read_batches(first, last))

@@ -33,14 +33,14 @@ class BlockingWriter(Generic[W]):
         return self._writer.failure
 
     def abort(self, *, timeout_s: float | None = None) -> None:
-        self._thread.call(self._writer.abort(), timeout_s)
+        self._thread.call(self._writer.abort, timeout_s)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._thread.is_current_thread:
-            self._thread.call(self._writer.__aexit__(kind, error, traceback), None)
+            self._thread.call(lambda: self._writer.__aexit__(kind, error, traceback), None)
 
 
 async def handed_over(
@@ -82,7 +82,9 @@ class Log:
     def open_writer(
         self, options: LogOptions | None = None, *, timeout_s: float | None = None
     ) -> LogWriter:
-        return LogWriter(self._thread, self._thread.call(self._log.open_writer(options), timeout_s))
+        return LogWriter(
+            self._thread, self._thread.call(lambda: self._log.open_writer(options), timeout_s)
+        )
 
     def read(self, start: Position | None = None, end: Position | None = None) -> Iterator[Record]:
         return self._thread.iterate(self._log.read(start, end))
@@ -94,25 +96,25 @@ class Log:
         return self._thread.iterate(self._log.tail(start))
 
     def last(self, count: int, *, timeout_s: float | None = None) -> list[Record]:
-        return self._thread.call(self._log.last(count), timeout_s)
+        return self._thread.call(lambda: self._log.last(count), timeout_s)
 
     def end(self, *, timeout_s: float | None = None) -> Position:
-        return self._thread.call(self._log.end(), timeout_s)
+        return self._thread.call(self._log.end, timeout_s)
 
     def info(self, *, timeout_s: float | None = None) -> LogInfo:
-        return self._thread.call(self._log.info(), timeout_s)
+        return self._thread.call(self._log.info, timeout_s)
 
     def truncate(self, before: Position, *, timeout_s: float | None = None) -> LogInfo:
-        return self._thread.call(self._log.truncate(before), timeout_s)
+        return self._thread.call(lambda: self._log.truncate(before), timeout_s)
 
     def delete(self, *, timeout_s: float | None = None) -> None:
-        self._thread.call(self._log.delete(), timeout_s)
+        self._thread.call(self._log.delete, timeout_s)
 
     def lost(self, *, timeout_s: float | None = None) -> list[LostLedger]:
-        return self._thread.call(self._log.lost(), timeout_s)
+        return self._thread.call(self._log.lost, timeout_s)
 
     def forget(self, ledger: int, *, timeout_s: float | None = None) -> LostLedger:
-        return self._thread.call(self._log.forget(ledger), timeout_s)
+        return self._thread.call(lambda: self._log.forget(ledger), timeout_s)
 
 
 class LogWriter(BlockingWriter[AsyncLogWriter]):
@@ -137,7 +139,9 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         timestamp_ms: int | None = None,
         timeout_s: float | None = None,
     ) -> Position:
-        return self._thread.call(self._writer.append(payload, timestamp_ms=timestamp_ms), timeout_s)
+        return self._thread.call(
+            lambda: self._writer.append(payload, timestamp_ms=timestamp_ms), timeout_s
+        )
 
     def append_once(
         self,
@@ -149,7 +153,9 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         timeout_s: float | None = None,
     ) -> Position | None:
         return self._thread.call(
-            self._writer.append_once(payload, writer_id, sequence, timestamp_ms=timestamp_ms),
+            lambda: self._writer.append_once(
+                payload, writer_id, sequence, timestamp_ms=timestamp_ms
+            ),
             timeout_s,
         )
 
@@ -161,7 +167,7 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         timeout_s: float | None = None,
     ) -> list[Position]:
         return self._thread.call(
-            self._writer.append_many(payloads, timestamps_ms=timestamps_ms), timeout_s
+            lambda: self._writer.append_many(payloads, timestamps_ms=timestamps_ms), timeout_s
         )
 
     def append_nowait(self, payload: bytes, *, timestamp_ms: int | None = None) -> Future[Position]:
@@ -170,7 +176,7 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         """
         writer = self._writer
         return self._thread.call(
-            handed_over(
+            lambda: handed_over(
                 writer.drain, lambda: writer.append_nowait(payload, timestamp_ms=timestamp_ms)
             ),
             None,
@@ -180,10 +186,10 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         async def ask() -> int | None:
             return self._writer.last_sequence(writer_id)
 
-        return self._thread.call(ask(), None)
+        return self._thread.call(ask, None)
 
     def flush(self, *, timeout_s: float | None = None) -> None:
-        self._thread.call(self._writer.flush(), timeout_s)
+        self._thread.call(self._writer.flush, timeout_s)
 
     def close(self, *, timeout_s: float | None = None) -> None:
-        self._thread.call(self._writer.close(), timeout_s)
+        self._thread.call(self._writer.close, timeout_s)

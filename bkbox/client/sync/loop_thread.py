@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -42,16 +42,6 @@ class LoopThread:
         """True in the process that the thread belongs to."""
         return os.getpid() == self._pid
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine in the loop. Raises HandleClosedError, ForkedError."""
-        try:
-            with self._closing:  # work started before the loop is stopped ends there
-                self._must_be_usable()
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
-        except BaseException:
-            work.close()
-            raise
-
     def _must_be_usable(self) -> None:
         if not self.is_current_thread:
             raise ForkedError(
@@ -68,23 +58,21 @@ class LoopThread:
                 "call from another thread"
             )
 
-    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-        """The result of the coroutine. Raises TimeoutError, what ``work`` raises, InvalidArgumentError (the
-        time-out), WrongLoopError if the client's own thread calls, and as ``begin``.
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None) -> T:
+        """The result of the coroutine that ``work`` makes. Raises TimeoutError, what ``work`` raises,
+        InvalidArgumentError (the time-out), WrongLoopError if the client's own thread calls, HandleClosedError and
+        ForkedError.
         """
-        try:
-            limit_s = arguments.timeout(timeout_s)
-            self._must_not_wait_for_itself()
+        limit_s = arguments.timeout(timeout_s)
+        self._must_not_wait_for_itself()
 
-            async def within() -> T:
-                async with asyncio.timeout(limit_s):
-                    return await work
+        async def within() -> T:
+            async with asyncio.timeout(limit_s):
+                return await work()
 
-            future = self.begin(within())
-        except BaseException:
-            work.close()
-            raise
+        future: Future[T] = Future()
         try:
+            self._begin(within, future)
             return future.result()
         except CancelledError:
             raise HandleClosedError("the client was closed meanwhile") from None
@@ -92,12 +80,32 @@ class LoopThread:
             future.cancel()  # if this thread was interrupted
             raise
 
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, T]], future: Future[T]) -> None:
+        """Start a coroutine in the loop, whose result is the future's. It is made there, where no signal interrupts, as
+        the caller may be interrupted anywhere. Raises HandleClosedError, ForkedError.
+        """
+        with self._closing:  # work started before the loop is stopped ends there
+            self._must_be_usable()
+            self._loop.call_soon_threadsafe(self._start, work, future)
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, T]], future: Future[T]) -> None:
+        if future.cancelled():
+            return
+        task = self._loop.create_task(work())
+        task.add_done_callback(lambda _task: _settle(future, task))
+
+        def on_done(_future: Future[T]) -> None:
+            if future.cancelled() and not task.done():
+                self._loop.call_soon_threadsafe(task.cancel)
+
+        future.add_done_callback(on_done)
+
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         iteration = _Iteration(items)
         try:
             while True:
                 try:
-                    item = self.call(iteration.next(), None)
+                    item = self.call(iteration.next, None)
                 except StopAsyncIteration:
                     return
                 yield item
@@ -112,9 +120,9 @@ class LoopThread:
             return
         with suppress(HandleClosedError):
             if threading.current_thread() is self._thread:
-                self.begin(iteration.end())
+                self._begin(iteration.end, Future())
             else:
-                self.call(iteration.end(), None)
+                self.call(iteration.end, None)
 
     def close(self) -> None:
         """Cancel what is in flight, and end the thread. Idempotent."""
@@ -139,6 +147,18 @@ class LoopThread:
         if left:
             await asyncio.wait(left, timeout=_END_S)
         await self._loop.shutdown_asyncgens()
+
+
+def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
+    if task.cancelled():
+        future.cancel()
+    failure = None if task.cancelled() else task.exception()
+    if not future.set_running_or_notify_cancel():
+        return
+    if failure is not None:
+        future.set_exception(failure)
+    else:
+        future.set_result(task.result())
 
 
 class _Iteration(Generic[T]):

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,20 +95,6 @@ def readable(uri: str) -> list[bytes]:
     return asyncio.run(run())
 
 
-@contextlib.contextmanager
-def paused(bookie: BookieProcess) -> Iterator[None]:
-    """The bookie's processes do not run: it is there and does not answer."""
-    assert bookie.process is not None
-    pids = [bookie.process.pid, *(child.pid for child in bookie.children())]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in reversed(pids):
-            os.kill(pid, signal.SIGCONT)
-
-
 @pytest.mark.parametrize("unsafe", ["", "no-fence-on-boot"])
 def test_scenario_1_a_fence_is_lost(bookies: list[BookieProcess], unsafe: str) -> None:
     """A recovery fences two of three bookies and closes the ledger; one of them forgets; the old writer goes on."""
@@ -143,7 +128,7 @@ def test_scenario_2_a_recovery_truncates(bookies: list[BookieProcess], unsafe: s
     create_ledger(bookies)
     assert [write(first, 0), write(second, 0)] == [raw.EOK] * 2
     lose_disk(first, unsafe=unsafe)
-    with paused(second):
+    with second.paused():
         if unsafe:
             closed = recover(first.metadata)
             assert closed.state is LedgerState.CLOSED

@@ -7,9 +7,11 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,27 @@ class BookieProcess:
             wait_for(lambda process=process: is_dead(process), f"the end of {process}", pause=0.01)
         self._close()
 
+    @contextlib.contextmanager
+    def paused(self, *, children: bool = True) -> Iterator[None]:
+        """Its processes, or its supervisor alone, do not run: it is there and does not answer. None of them holds the
+        lock of the SQLite file that others have to write meanwhile."""
+        assert self.process is not None
+        processes = [psutil.Process(self.process.pid), *(self.children() if children else [])]
+        while True:
+            for process in processes:
+                process.suspend()
+            wait_for(lambda: _are_stopped(processes), "their stop", pause=0.001)
+            if _is_unlocked(self.metadata):
+                break
+            for process in processes:
+                process.resume()
+            time.sleep(0.01)
+        try:
+            yield
+        finally:
+            for process in reversed(processes):
+                process.resume()
+
     def stop(self, timeout: float = 120.0) -> int:
         """Sends SIGTERM and waits; returns the exit status."""
         if self.process is None:
@@ -193,6 +216,25 @@ class BookieProcess:
                 self.kill()
             else:
                 self._close()
+
+
+def _are_stopped(processes: Sequence[psutil.Process]) -> bool:
+    return all(process.status() == psutil.STATUS_STOPPED for process in processes)
+
+
+def _is_unlocked(metadata: str) -> bool:
+    """True if a metadata store can be written now."""
+    kind, _, path = metadata.partition(":")
+    if kind != "sqlite":
+        return True
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    with contextlib.closing(connection):
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        connection.execute("ROLLBACK")
+        return True
 
 
 def is_dead(process: psutil.Process) -> bool:

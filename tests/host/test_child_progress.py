@@ -124,13 +124,10 @@ def test_a_stopped_supervisor_is_not_taken_for_a_bookie_that_does_not_run(
     bookie = make_bookie().start()
     assert bookie.process is not None
     config = str(bookie.config)
-    os.kill(bookie.process.pid, signal.SIGSTOP)
-    try:
+    with bookie.paused(children=False):
         exit_code, told = health(bookie)
         listed = bkbox("disk", "list", "--config", config, check=False)
         found = bkbox("doctor", "--config", config, "-o", "json", check=False)
-    finally:
-        os.kill(bookie.process.pid, signal.SIGCONT)
     assert exit_code == 1
     assert f"-p {bookie.process.pid}" in told[0]
     assert listed.returncode == 7

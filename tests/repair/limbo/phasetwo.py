@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import shutil
-import signal
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -193,20 +190,6 @@ def held(bookie: BookieProcess, ledger: int, entries: int) -> dict[int, bytes]:
             else:
                 assert answer.code in (raw.ENOENTRY, raw.ENOLEDGER), (ledger, entry, answer.code)
     return found
-
-
-@contextlib.contextmanager
-def paused(bookie: BookieProcess) -> Iterator[None]:
-    """The bookie's processes do not run: it is there and does not answer."""
-    assert bookie.process is not None
-    pids = [bookie.process.pid, *(child.pid for child in bookie.children())]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in reversed(pids):
-            os.kill(pid, signal.SIGCONT)
 
 
 def in_recovery(metadata: LedgerMetadata) -> LedgerMetadata:

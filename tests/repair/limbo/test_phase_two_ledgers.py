@@ -23,7 +23,6 @@ from tests.repair.limbo.phasetwo import (
     limbo_of,
     lose_disks,
     metadata_of,
-    paused,
     payload,
     start_cluster,
     store,
@@ -116,7 +115,7 @@ def test_peers_that_hang_fail_or_rot_are_gone_round(start_cluster: StartCluster)
     d.start()
     with raw.RawClient(d.port) as client:
         assert client.read(1, 9).code == raw.EIO
-    with paused(b):
+    with b.paused():
         began = time.monotonic()
         lose_disks(a)
         wait_until_repaired(a)

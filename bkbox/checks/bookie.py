@@ -155,7 +155,7 @@ def _metadata(status: Status) -> Iterator[Finding]:
         # Of a disk that is not mounted its own finding tells.
         if not differing or {each.where for each in differing} - failed:
             yield registry.COOKIES.warn(
-                f"the cookies differ ({', '.join(names)}): the next start would refuse. {cookies.advice}"
+                f"{registry.DIFFER}{', '.join(names)}): the next start would refuse. {cookies.advice}"
             )
     elif cookies.problem:
         yield registry.UNCOMPARED.warn(f"the cookies could not be compared: {cookies.problem}")

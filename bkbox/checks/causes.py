@@ -6,6 +6,7 @@ A finding is only folded under one that is present and not in order; otherwise i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,12 +18,14 @@ from bkbox.checks.registry import Check, Effect, Finding, worst
 
 
 class Cause(NamedTuple):
-    """``effect`` is a consequence of ``cause``: only of the same thing with ``same_about``, and only if one of the
-    phrases ``says`` is in the effect's words, and ``cause_says`` in the cause's."""
+    """``effect`` is a consequence of ``cause``. ``same_about``: only of the same thing; ``named``: only of what the
+    cause's words name; and only if one of the phrases ``says`` is in the effect's words, and ``cause_says`` in the
+    cause's."""
 
     effect: Check
     cause: Check
     same_about: bool = False
+    named: bool = False
     says: tuple[str, ...] = ("",)
     cause_says: str = ""
 
@@ -31,6 +34,14 @@ _FULL = (DISK_FULL, DISK_USAGE, RESERVE_SPENT)
 _ABSENT = (NO_DISK_WRITABLE, DISK_UNAVAILABLE)
 
 CAUSES = (
+    # a start that takes its time
+    Cause(registry.NO_DISK, registry.BOOKIE, cause_says="the bookie is "),
+    # cookies that differ: what the bookie says of them, and the folders that are empty, or those of another bookie
+    Cause(
+        registry.COOKIES, registry.COOKIES, says=(registry.DIFFER,), cause_says=registry.NO_START
+    ),
+    Cause(registry.DISK, registry.COOKIES, named=True, cause_says=registry.NO_START),
+    Cause(registry.LOCK, registry.COOKIES, named=True, cause_says=registry.NO_START),
     # a disk that is lost, or whose worker is being started
     Cause(registry.UNLISTED, registry.DISK),
     Cause(registry.NO_DISK, registry.DISK),
@@ -79,7 +90,11 @@ ALIKE = frozenset({registry.LAST_STOP.id, registry.FILE_SYSTEM.id, registry.SPAC
 def fold(findings: Iterable[Finding]) -> list[Finding]:
     """The causes, each with its effects, in the order of the findings. What is in order stays as it is."""
     found = list(findings)
-    above = [_cause_of(place, found) for place in range(len(found))]
+    above: list[int | None] = [None] * len(found)
+    for place in range(len(found)):
+        cause = _cause_of(place, found)
+        if cause is not None and _root(cause, above) != place:
+            above[place] = cause
     effects: dict[int, list[Finding]] = {}
     for place, each in enumerate(found):
         if above[place] is not None:
@@ -100,15 +115,17 @@ def _cause_of(place: int, found: Sequence[Finding]) -> int | None:
             for other, cause in enumerate(found):
                 if other != place and _is_cause(row, cause, effect):
                     return other
-    if effect.check in ALIKE:
-        for other, cause in enumerate(found[:place]):
-            if (cause.check, cause.verdict, cause.why) == (
-                effect.check,
-                effect.verdict,
-                effect.why,
-            ):
-                return other
+    for other, cause in enumerate(found[:place]):
+        if cause.why == effect.why and _has_one_cause(cause, effect):
+            return other
     return None
+
+
+def _has_one_cause(one: Finding, other: Finding) -> bool:
+    """Of two findings in the same words: two checks that met the same thing, or two folders that share theirs."""
+    if one.check != other.check:
+        return one.verdict != "ok"
+    return one.check in ALIKE and one.verdict == other.verdict
 
 
 def _is_cause(row: Cause, cause: Finding, effect: Finding) -> bool:
@@ -117,11 +134,16 @@ def _is_cause(row: Cause, cause: Finding, effect: Finding) -> bool:
         and cause.verdict != "ok"
         and row.cause_says in cause.why
         and (not row.same_about or effect.about.removeprefix("worker ") == cause.about)
+        and (not row.named or _names(cause.why, effect.about))
     )
 
 
+def _names(text: str, about: str) -> bool:
+    return bool(about) and re.search(rf"(?<!\S){re.escape(about)}(?![^\s,;:])", text) is not None
+
+
 def _root(place: int, above: Sequence[int | None]) -> int:
-    """The first cause. The rows of CAUSES form no circle; a test checks that."""
+    """The first cause."""
     while (cause := above[place]) is not None:
         place = cause
     return place

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from bkbox.base.commandline import bookie_command, cluster_command
 from bkbox.base.ids import BookieId
-from bkbox.checks.registry import COOKIES, METADATA_STORE, POWER, Finding
+from bkbox.checks.registry import COOKIES, METADATA_STORE, NO_START, POWER, Finding
 from bkbox.config.schema import Config
 from bkbox.errors import BkboxError
 from bkbox.metadata import connect
@@ -19,10 +19,9 @@ SLOW_S = 1.0
 
 async def store(
     config: Config, wait_s: float, *, running: bool, unusable: Collection[str]
-) -> tuple[list[Finding], set[str]]:
+) -> list[Finding]:
     """Checks that the metadata store answers, knows the bookie, agrees with the disks, and knows of bookies that lose
-    power apart. Also returns the folders that the finding about cookies is about, where no finding names another cause.
-    Changes nothing.
+    power apart. Changes nothing.
 
     ``unusable``: folders of which a finding tells already; where no cookie differs but theirs, nothing is added.
     """
@@ -33,7 +32,7 @@ async def store(
             registered = BookieId(config.bookie_id) in await opened.bookies()
         took_s = time.monotonic() - began
     except BkboxError as error:
-        return [METADATA_STORE.fail(str(error), config.metadata)], set()
+        return [METADATA_STORE.fail(str(error), config.metadata)]
     if took_s > SLOW_S:
         text = f"it took {took_s:.1f} s to answer: every change of a ledger waits for it"
         found = [METADATA_STORE.warn(text, config.metadata, command="")]
@@ -51,21 +50,18 @@ async def store(
         text = "the bookie runs and is not registered: no new ledger comes to it; it registers again by itself"
         command = str(bookie_command("status"))
         found.append(METADATA_STORE.warn(text, config.bookie_id, command))
-    cookies, folders = await _cookies(config, unusable)
-    return [*found, *cookies, *await _power(config, wait_s)], folders
+    return [*found, *await _cookies(config, unusable), *await _power(config, wait_s)]
 
 
-async def _cookies(
-    config: Config, unusable: Collection[str]
-) -> tuple[tuple[Finding, ...], set[str]]:
+async def _cookies(config: Config, unusable: Collection[str]) -> list[Finding]:
     try:
         report = await inspect(config)
     except BkboxError as error:
-        return (COOKIES.fail(f"cannot be compared: {error}"),), set()
+        return [COOKIES.fail(f"cannot be compared: {error}")]
     if report.ok:
-        return (COOKIES.ok("disks, metadata store and configuration agree"),), set()
+        return [COOKIES.ok("disks, metadata store and configuration agree")]
     if all(each.where in unusable for each in report.differences):
-        return (), set()
+        return []
     places: dict[tuple[str, str, str], list[str]] = {}
     for each in report.differences:
         places.setdefault((each.field, each.found, each.expected), []).append(each.where)
@@ -74,8 +70,7 @@ async def _cookies(
         for (field, found, expected), where in places.items()
     )
     command = report.advice.removeprefix("run: ")
-    finding = COOKIES.fail(f"{differences}: the bookie would not start", command=command)
-    return (finding,), {each.where for each in report.differences}
+    return [COOKIES.fail(f"{differences}: {NO_START}", command=command)]
 
 
 async def _power(config: Config, wait_s: float) -> list[Finding]:

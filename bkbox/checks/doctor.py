@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,22 +60,10 @@ def examine(
     unusable = {
         each.about for each in findings if each.check == registry.DISK.id and each.verdict == "fail"
     }
-    others, folders = asyncio.run(cluster.store(config, wait_s, running=alive, unusable=unusable))
+    findings += asyncio.run(cluster.store(config, wait_s, running=alive, unusable=unusable))
     if status is None:  # a running bookie says itself what it runs with
-        others.append(host_checks.kernel(kernel_in_use()))
-    others += _host(host, status)
-    findings = [each for each in findings if not _is_redundant(each, others, folders)]
-    return fold([*findings, *others])
-
-
-def _is_redundant(each: Finding, others: list[Finding], folders: Collection[str]) -> bool:
-    """True if another finding says the same: the cookies (of ``folders``), or the same words."""
-    differ = any(other.check == registry.COOKIES.id and other.verdict != "ok" for other in others)
-    return (
-        any(each.why == other.why for other in others)
-        or (each.check == registry.COOKIES.id and differ)
-        or (each.check in ("disk", "lock") and each.verdict != "ok" and each.about in folders)
-    )
+        findings.append(host_checks.kernel(kernel_in_use()))
+    return fold([*findings, *_host(host, status)])
 
 
 def _status(config: Config) -> tuple[Status | None, list[Finding]]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from bkbox.api.admin.status import Status
 from bkbox.checks import registry
 from bkbox.checks.bookie import of_status
 from bkbox.checks.causes import fold
-from bkbox.checks.registry import Finding, Verdict, worst
+from bkbox.checks.registry import Effect, Finding, Verdict, worst
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,13 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; ``command``: what shows more, or mends it."""
+    """The result of one check; ``command``: what shows more, or mends it; ``effects``: what it causes elsewhere."""
 
     name: str
     state: Verdict
     text: str
     command: str = ""
+    effects: tuple[Effect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,18 @@ def health_of(status: Status, probes: Sequence[Probe]) -> Health:
     return Health(
         worst(found),
         tuple(
-            Check(f"{each.check} {each.about}".rstrip(), each.verdict, each.why, each.command)
-            for each in found
+            Check(
+                f"{each.check} {each.about}".rstrip(),
+                *(each.verdict, each.why, each.command, each.effects),
+            )
+            for each in fold(found)
         ),
     )
 
 
 def not_ready(status: Status) -> str:
-    """/readyz: why clients should not be sent to the bookie; "" where they should."""
-    for _check, found in groupby(_bad(status, registry.READYZ), lambda each: each.check):
-        return "; ".join(each.why for each in found)
-    return ""
+    """/readyz: why clients should not be sent to the bookie, each cause once; "" where they should."""
+    return "; ".join(each.why for each in fold(_bad(status, registry.READYZ)))
 
 
 def not_whole(status: Status) -> list[str]:

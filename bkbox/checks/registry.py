@@ -13,6 +13,9 @@ from bkbox.base.commandline import CommandLine, bookie_command, cluster_command
 ABOUT = "ABOUT"
 """Stands in a remedy for what the finding is about."""
 
+DIFFER, NO_START = "the cookies differ (", "the bookie would not start"
+"""What a running bookie says of its cookies, and what the doctor says."""
+
 Verdict = Literal["ok", "warn", "fail"]
 
 STATUS, HEALTH, READYZ, HEALTHZ = "status", "health", "/readyz", "/healthz"

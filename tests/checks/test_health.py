@@ -61,6 +61,19 @@ def test_each_thing_that_is_wrong_has_a_name() -> None:
     assert states(bad) == {"segments": "warn"}
 
 
+def test_a_cause_has_its_effects_under_it_and_the_reason_for_a_gate_once() -> None:
+    hung = replace(
+        WELL, writable=False, disks=(replace(DISK, disk="6a1c", state="out of service"),)
+    )
+    worker = Process("worker", "/data/a", 4, 0, True, disk="6a1c", stalled_s=2.0, stall="it sleeps")
+    hung = replace(hung, processes=(*WELL.processes, worker))
+    (told,) = (each for each in health_of(hung, ()).checks if each.state != "ok")
+    assert (told.name, [each.check for each in told.effects]) == ("progress", ["writable"])
+    assert not_ready(hung) == told.text
+    front = Process("frontend", "b:1", 2, 0, True, stalled_s=2.0, stall="it sleeps")
+    assert "; " in not_ready(replace(hung, processes=(front, worker))), "two causes"
+
+
 def test_a_bookie_that_is_not_there_for_clients() -> None:
     alone = replace(WELL, metadata=Metadata("sqlite:/c.db", False, 40.0))
     assert states(alone) == {"metadata": "fail"}

@@ -14,6 +14,7 @@ from bkbox.api.admin.cluster_members import DOWN, READ_ONLY, WRITABLE, Member
 from bkbox.api.admin.status import Status
 from bkbox.checks import registry
 from bkbox.checks.bookie import of_status
+from bkbox.checks.causes import fold
 from bkbox.checks.registry import Verdict, worst
 from bkbox.jobs.job import Job, JobState
 
@@ -114,12 +115,15 @@ def worst_of(*verdicts: Verdict) -> Verdict:
 
 def report_of(status: Status) -> Report:
     """The report of a bkbox bookie."""
-    findings = [
+    blocked = registry.BLOCKED.id
+    findings = fold(
         each
         for each in of_status(status)
-        if each.verdict != "ok" and (registry.HEALTHZ in each.views or each.check == "blocked")
-    ]
+        if each.verdict != "ok" and (registry.HEALTHZ in each.views or each.check == blocked)
+    )
     findings.sort(key=lambda each: each.verdict != "fail")
+    texts = [each.why for each in findings]
+    texts += [each.why for found in findings for each in found.effects if each.check == blocked]
     state: State = "writable" if status.writable else "read-only"
     if status.state != "running":
         state = status.state
@@ -127,7 +131,7 @@ def report_of(status: Status) -> Report:
     return Report(
         state=state,
         verdict=worst(findings),
-        problems=tuple(dict.fromkeys(each.why for each in findings)),
+        problems=tuple(dict.fromkeys(texts)),
         total_bytes=sum(disk.total_bytes for disk in sized) if sized else None,
         free_bytes=sum(disk.free_bytes for disk in sized) if sized else None,
         disks=len(status.disks),

@@ -106,13 +106,23 @@ CATCH_UP_LEDGERS_MAX = 1_024
 CATCH_UP_CACHE_BYTES = 512 << 20
 """Bytes that a disk keeps in the page cache for catch-up readers."""
 
-STALL_SHOWN_S = 3.0
+STALL_SHOWN_S = 0.75
 """A child process that neither responds, nor computes, nor waits for a disk for so long is reported as making no
 progress.
 """
 
+SPIN_SHOWN_S = 1.0
+"""The same for one whose main thread has computed for so long since its last response. This is processor time, of which
+a busy host gives it less: it is not called hung for that.
+"""
+
 SLOW_STALL_SHOWN_S = 10.0
-"""The same for one that waits for its disk, computes without a response, or starts."""
+"""The same for one that waits for its disk, or for a processor, or starts."""
+
+STALL_LASTS_S = 3.0
+"""The bookie takes no new ledgers, and the log has a line, once a child has neither responded, nor computed, nor waited
+for a disk for so long; of other stalls after SLOW_STALL_SHOWN_S.
+"""
 
 STALL_RESTART_S = 45.0
 """A child process that has neither responded, nor computed, nor waited for a disk for so long is killed and

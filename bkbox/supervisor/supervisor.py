@@ -655,10 +655,9 @@ class Supervisor:
             return False
         if not all(disk.listed for disk in self.disks):
             return False  # the ledger may be on an absent disk
-        stall_of = self.progress.stall_of
-        return stall_of(self.frontend) is None and any(
-            disk.in_service and not disk.read_only and stall_of(disk.child) is None
-            for disk in self.disks
+        stalls = self.progress.lasts
+        return not stalls(self.frontend) and any(
+            disk.in_service and not disk.read_only and not stalls(disk.child) for disk in self.disks
         )
 
     async def _read_only(self) -> bool:

@@ -89,6 +89,37 @@ def test_a_child_that_stays_stopped_is_killed_and_started_again(make_bookie: Mak
         assert client.add(3, 0, b"after") == EOK
 
 
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (signal.SIGUSR1, "it neither computes nor answers"),
+        (signal.SIGUSR2, "it computes and does not answer"),
+    ],
+)
+def test_a_worker_that_hangs_without_a_signal(
+    make_bookie: MakeBookie, tmp_path: Path, number: int, told: str
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    bookie = make_bookie().start(environment={"PYTHONPATH": str(HOOKS), "HOST_HANGS": str(fifo)})
+    worker = bookie.worker(0)
+    os.kill(worker.pid, number)
+    found = wait_for(
+        lambda: process_of(bookie.status(), worker.pid)["stall"], "the worker's stall to be told"
+    )
+    assert found == told
+    status, waits_for = health(bookie)
+    assert status == 1
+    assert any(f"(pid {worker.pid}) has made no progress" in text for text in waits_for)
+    assert bookie.status()["writable"], "the other disk takes new ledgers"
+    if number == signal.SIGUSR1:
+        os.close(os.open(fifo, os.O_WRONLY))
+    else:
+        fifo.unlink()
+    wait_for(lambda: health(bookie) == (0, []), "the worker to go on")
+    assert worker.is_running()
+
+
 def test_a_worker_that_waits_for_its_disk_is_told_of_and_never_killed(
     make_bookie: MakeBookie, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ class CachedStatus:
         self._files = files
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_s = -_AGAIN_S
+        self._config_seen: Config | None = None
         self._other_writers: list[str] = []
         self.cookies = Cookies()
         self.autorecovery = Autorecovery()
@@ -71,9 +72,10 @@ class CachedStatus:
     async def refresh(self) -> None:
         """Begins an inspection if one is due, and waits for it briefly. Raises nothing."""
         now = time.monotonic()
-        is_due = self._file.has_changed or now - self._refreshed_s >= _AGAIN_S
-        if self._refreshing is None and is_due:
-            self._refreshed_s = now
+        config = self._config()
+        has_changed = self._file.has_changed or config is not self._config_seen
+        if self._refreshing is None and (has_changed or now - self._refreshed_s >= _AGAIN_S):
+            self._refreshed_s, self._config_seen = now, config
             self._refreshing = asyncio.ensure_future(self._refresh())
             await asyncio.wait((self._refreshing,), timeout=_WAIT_S)
 

@@ -11,7 +11,8 @@ Without a response three cases are told apart:
 it waits for a disk  a thread is in state D of the kernel. A sync takes as long as the device needs; killing the
                      child gains nothing, and the kill would not come through. Slow, not dead
 it computes          its processor time grows, or it waits for a processor. Progress while it starts, as a worker that
-                     replays its log responds once it is done; else a busy host, a long computation or an endless loop
+                     replays its log responds once it is done; else a busy host, a long computation or an endless loop,
+                     which the processor time of its main thread tells apart
 neither              it is stopped, or deadlocked
 ===================  ===========================================================================================
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +34,7 @@ _UTIME, _STIME = 11, 12  # fields of /proc/PID/stat after the name
 COMPUTES = "it computes and does not answer"
 IDLE = "it neither computes nor answers"
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEPS_COUNTED = 2
 """A poll that comes later than this many steps is the supervisor's own fault, and is not charged to the child."""
 
@@ -42,16 +45,17 @@ class Heartbeat:
 
     ``unresponsive_s``: since its last response, 0 while it responds. ``silent_s``: since its last sign of life: a
     response, a wait for a disk, or computing before it served. ``idle_s``: the same, but computing is always a sign of
-    life. ``serves``: it has begun to serve, after which no work of its own takes long.
+    life. ``spun_s``: processor time of its main thread since its last response. ``serves``: it has begun to serve,
+    after which no work of its own takes long.
     """
 
     def __init__(self, child: Child, step_s: float, now_s: Callable[[], float]) -> None:
         self.child = child
-        self.unresponsive_s = self.silent_s = self.idle_s = 0.0
+        self.unresponsive_s = self.silent_s = self.idle_s = self.spun_s = 0.0
         self._step_s = step_s
         self._now_s = now_s
         self._polled_s = now_s()
-        self._ticks = 0
+        self._ticks = self._main_ticks = 0
         self._call: asyncio.Task[None] | None = None
         self._has_responded = False
         self.serves = False
@@ -67,9 +71,10 @@ class Heartbeat:
         has_response = self._call is None or self._call.done()
         stopped = self.child.running and is_stopped(self.child.pid)
         if not self.child.running or (has_response and not stopped):
-            self.unresponsive_s = self.silent_s = self.idle_s = 0.0
-            self._ticks = processor_ticks(self.child.pid) if self.child.running else 0
+            self.unresponsive_s = self.silent_s = self.idle_s = self.spun_s = 0.0
             if self.child.running:  # an ended child is restarted by the ChildSupervisor
+                self._ticks = processor_ticks(self.child.pid)
+                self._main_ticks = main_thread_ticks(self.child.pid)
                 self._call = asyncio.ensure_future(self._ask())
             return
         before, self._ticks = self._ticks, processor_ticks(self.child.pid)
@@ -80,6 +85,7 @@ class Heartbeat:
         alive = waits or (computes and not self.serves)
         self.silent_s = 0.0 if alive else self.silent_s + passed_s
         self.idle_s = 0.0 if alive or computes else self.idle_s + passed_s
+        self.spun_s = (main_thread_ticks(self.child.pid) - self._main_ticks) / _TICKS_PER_S
         self.doing = _doing(states, waits=waits, computes=computes)
 
     def forget(self) -> None:
@@ -121,7 +127,16 @@ def thread_states(pid: int) -> set[str]:
 
 def processor_ticks(pid: int) -> int:
     """Processor time of the process in clock ticks; 0 for a process that is gone."""
-    fields = _stat(Path(f"/proc/{pid}/stat"))
+    return _ticks_in(Path(f"/proc/{pid}/stat"))
+
+
+def main_thread_ticks(pid: int) -> int:
+    """The same of its main thread alone."""
+    return _ticks_in(Path(f"/proc/{pid}/task/{pid}/stat"))
+
+
+def _ticks_in(path: Path) -> int:
+    fields = _stat(path)
     return int(fields[_UTIME]) + int(fields[_STIME]) if fields else 0
 
 

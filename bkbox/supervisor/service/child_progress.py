@@ -1,13 +1,16 @@
 """Detects children of a bookie that make no progress: they are shown as stalled, and killed after a while.
 
-Each child is polled twice a second (heartbeat.py), with or without a service manager.
+Each child is polled four times a second (heartbeat.py), with or without a service manager.
 
 =======================  ======================================================================================
 without a response for   what happens
 =======================  ======================================================================================
-0, if it is stopped      it is stalled: status, warnings, health checks and metrics say so
-STALL_SHOWN_S            the same for one that does nothing
-SLOW_STALL_SHOWN_S       the same for one that waits for its disk, computes or starts, without any fault perhaps
+0, if it is stopped      it is stalled: status, warnings, health checks, metrics and the log say so, and the bookie
+                         takes no new ledgers if it needs the child for them
+STALL_SHOWN_S            all of this but log and mode for one that does nothing: polled three times, it slept
+SPIN_SHOWN_S             the same for one that computes: seconds of its main thread's processor time, not of the clock
+STALL_LASTS_S            log and mode as well for one that does nothing
+SLOW_STALL_SHOWN_S       all of it for one that waits for its disk, computes or starts, without any fault perhaps
 STALL_RESTART_S          it is killed, by its process id, and restarted as any child that has ended
 BUSY_RESTART_S           the same for one that computes all the time
 =======================  ======================================================================================
@@ -43,8 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-POLL_EVERY_S = 0.5
-"""A stopped child is shown within one interval, on a screen that reads the status every second within 1.5 s."""
+POLL_EVERY_S = 0.25
+"""A child that hangs is stalled within a second, and a screen that reads the status twice a second shows it within two.
+"""
 
 
 class Stall(NamedTuple):
@@ -107,7 +111,7 @@ class Progress:
             self._heartbeats.pop(ended).forget()
 
     def _tell(self, what: str, child: Child) -> None:
-        stall = self.stall_of(child)
+        stall = self.stall_of(child) if self.lasts(child) else None
         if stall is None:
             if child.pid in self._reported and child.running:
                 log.info("%s (pid %d) makes progress again", what, child.pid)
@@ -118,20 +122,36 @@ class Progress:
 
     def stall_of(self, child: Child | None) -> Stall | None:
         """The stall of a running child; None if it makes progress or has ended."""
-        heartbeat = None if child is None else self._heartbeats.get(child)
-        if heartbeat is None or not heartbeat.child.running:
+        heartbeat = self._running(child)
+        if heartbeat is None:
             return None
-        slow_s = heartbeat.unresponsive_s if heartbeat.serves else heartbeat.silent_s
-        is_stopped = heartbeat.doing == STOPPED and heartbeat.idle_s > 0
-        is_idle = heartbeat.serves and heartbeat.idle_s >= limits.STALL_SHOWN_S
-        if is_stopped or is_idle or slow_s >= limits.SLOW_STALL_SHOWN_S:
+        is_hung = heartbeat.serves and (
+            heartbeat.idle_s >= limits.STALL_SHOWN_S or heartbeat.spun_s >= limits.SPIN_SHOWN_S
+        )
+        if is_hung or _lasts(heartbeat):
             return Stall(heartbeat.unresponsive_s, heartbeat.doing)
         return None
+
+    def lasts(self, child: Child | None) -> bool:
+        """True for a running child whose stall is no hiccup."""
+        heartbeat = self._running(child)
+        return heartbeat is not None and _lasts(heartbeat)
+
+    def _running(self, child: Child | None) -> Heartbeat | None:
+        heartbeat = None if child is None else self._heartbeats.get(child)
+        return heartbeat if heartbeat is not None and heartbeat.child.running else None
 
     def silent_s(self, child: Child) -> float:
         """Seconds since a child's last sign of life. Waiting for a disk is a sign of life."""
         heartbeat = self._heartbeats.get(child)
         return 0.0 if heartbeat is None else heartbeat.silent_s
+
+
+def _lasts(heartbeat: Heartbeat) -> bool:
+    slow_s = heartbeat.unresponsive_s if heartbeat.serves else heartbeat.silent_s
+    is_stopped = heartbeat.doing == STOPPED and heartbeat.idle_s > 0
+    is_idle = heartbeat.serves and heartbeat.idle_s >= limits.STALL_LASTS_S
+    return is_stopped or is_idle or slow_s >= limits.SLOW_STALL_SHOWN_S
 
 
 def children_of(bookie: ParentOfChildren) -> Iterator[tuple[str, Child, bool | None]]:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import psutil
 import pytest
 
 from bkbox.api.admin.status_parts import STOPPED
-from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, Heartbeat, processor_ticks
+from bkbox.supervisor.children.heartbeat import (
+    COMPUTES,
+    IDLE,
+    Heartbeat,
+    main_thread_ticks,
+    processor_ticks,
+)
+from bkbox.supervisor.service.child_progress import Progress
 from tests.harness.waiting import wait_for
 
 BUSY, ASLEEP = "while True: pass", "import time; time.sleep(600)"
@@ -67,6 +76,7 @@ def test_what_a_process_does_that_gives_no_answer(children: list[Mute]) -> None:
     # A look that came a minute late counts two seconds: it was not the child that was late.
     assert [heartbeat.silent_s for heartbeat in found] == [11.0, 11.0, 11.0]
     assert [heartbeat.idle_s for heartbeat in found] == [0.0, 11.0, 11.0]
+    assert [heartbeat.spun_s > 0 for heartbeat in found] == [True, False, False]
 
 
 def test_a_stop_is_seen_before_an_answer_is_missed(children: list[Mute]) -> None:
@@ -144,3 +154,49 @@ def test_an_answer_is_progress(children: list[Mute]) -> None:
     heartbeat = asyncio.run(looked(child, 5, serves=None))
     assert (heartbeat.unresponsive_s, heartbeat.silent_s, heartbeat.idle_s) == (0.0, 0.0, 0.0)
     assert heartbeat.serves
+
+
+@pytest.mark.parametrize(("code", "serves"), [(BUSY, True), (ASLEEP, True), (BUSY, False)])
+def test_when_a_child_that_hangs_is_stalled(
+    children: list[Mute], code: str, *, serves: bool
+) -> None:
+    """One that does nothing by the clock of the polls, one that computes by its own processor time alone."""
+    child = Mute(code)
+    children.append(child)
+    ready = "sleeping" if code == ASLEEP else "running"
+    wait_for(lambda: psutil.Process(child.pid).status() == ready, f"it to be {ready}")
+    disk = SimpleNamespace(path="/d", child=child, usable=serves)
+    bookie = SimpleNamespace(state="running", disks=[disk], frontend=None, repair=None)
+    now = [0.0]
+    progress = Progress(cast(Any, bookie), 0.25, lambda: now[0])
+    told = cast(Any, child)
+
+    async def go() -> None:
+        progress.poll()
+        await asyncio.sleep(0)
+        since = main_thread_ticks(child.pid)
+        for _ in range(2):
+            now[0] += 0.25
+            progress.poll()
+        assert progress.stall_of(told) is None
+        if code == BUSY:  # however long the clock says
+            ticks = os.sysconf("SC_CLK_TCK")
+            wait_for(lambda: main_thread_ticks(child.pid) > since + 1.1 * ticks, "it to compute")
+        now[0] += 0.25
+        progress.poll()
+        stall = progress.stall_of(told)
+        if serves:
+            assert stall is not None
+            assert stall.doing == (COMPUTES if code == BUSY else IDLE)
+        else:
+            assert stall is None, "a worker that replays its log"
+        assert not progress.lasts(told)
+        for _ in range(8):
+            now[0] += 0.25
+            progress.poll()
+        assert not progress.lasts(told)
+        now[0] += 0.25
+        progress.poll()
+        assert progress.lasts(told) == (code == ASLEEP)
+
+    asyncio.run(go())

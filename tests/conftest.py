@@ -15,11 +15,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.fixtures import make_bookie
 from tests.harness.mounts import make_mount
+from tests.harness.oxia import oxia
 from tests.harness.seeds import EXAMPLES, seed_of_the_commit
 from tests.harness.tiers import TESTS, TIERS, note_seconds, scope_of, tier_of, tier_of_path
 from tests.harness.zookeeper import zookeeper
 
-__all__ = ["make_bookie", "make_mount", "zookeeper"]
+__all__ = ["make_bookie", "make_mount", "oxia", "zookeeper"]
 
 # How long an example takes says how busy the machine is, and nothing else.
 settings.register_profile("bkbox", deadline=None, max_examples=EXAMPLES)

@@ -1,4 +1,5 @@
-"""A small proto2 codec: messages are described by tables, values are dicts by field name.
+"""A small protobuf codec: messages are described by tables, values are dicts by field name. It is proto2; in messages
+of proto3 an absent field stands for zero.
 
 Written in the order of the table (by field number, as protobuf-java does), required fields always, zeros too. Read in
 any order; the last of several values of a single field counts. An int64 of -1 has ten bytes. A value is an int
@@ -35,6 +36,8 @@ class Kind(Enum):
     INT64 = "int64"
     UINT32 = "uint32"
     UINT64 = "uint64"
+    FIXED32 = "fixed32"
+    FIXED64 = "fixed64"
     BOOL = "bool"
     ENUM = "enum"
     STRING = "string"
@@ -51,7 +54,15 @@ class Label(Enum):
     REPEATED = "repeated"
 
 
-_DELIMITED = (Kind.STRING, Kind.BYTES, Kind.VIEW, Kind.MESSAGE)
+_WIRE_TYPES = {
+    Kind.FIXED64: 1,
+    Kind.STRING: 2,
+    Kind.BYTES: 2,
+    Kind.VIEW: 2,
+    Kind.MESSAGE: 2,
+    Kind.FIXED32: 5,
+}
+"""By kind, where it is not 0."""
 
 
 class Field:
@@ -81,7 +92,7 @@ class Field:
         self.enum, self.message, self.strict = enum, message, strict
         members: dict[int, IntEnum] = {} if enum is None else {each.value: each for each in enum}
         self.members = members
-        self.key = number << 3 | (2 if kind in _DELIMITED else 0)
+        self.key = number << 3 | _WIRE_TYPES.get(kind, 0)
         self.tag = encode_varint(self.key)
         self.of_number: Callable[[int], int | None] = _of_number(self)
         self.of_part: Callable[[memoryview], Any] = _of_part(self)
@@ -168,6 +179,11 @@ def _encode(message: Message, values: Values, out: list[bytes]) -> int:
                 out.append(head)
                 size += len(head)
                 continue
+            if field.key & 7 in _FIXED:
+                head = field.tag + item.to_bytes(_FIXED[field.key & 7], "little")
+                out.append(head)
+                size += len(head)
+                continue
             place = len(out)
             out.append(b"")
             if field.message is not None:
@@ -220,6 +236,9 @@ def _decode(message: Message, view: memoryview, at: int, end: int) -> Values:
         value: Any = None
         if field is None:
             at = _skip(message, view, at, end, key)
+        elif key & 7 in _FIXED:
+            start_of_part, at = at, _offset_after(at, _FIXED[key & 7], end)
+            value = int.from_bytes(view[start_of_part:at], "little")
         elif key & 7:
             size, at = decode_varint(view, at, end)
             start_of_part, at = at, _offset_after(at, size, end)
@@ -265,6 +284,7 @@ def _skip(message: Message, view: memoryview, at: int, end: int, key: int) -> in
 
 
 _FIXED = {1: 8, 5: 4}
+"""Bytes of a value, by wire type."""
 
 
 # ---- conversion of values -----------------------------------------------------------------------

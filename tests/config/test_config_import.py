@@ -92,6 +92,10 @@ def test_without_a_journal_the_default_promises_as_much() -> None:
             "metadata-store:zk:zk1:2181,zk2:1/pulsar",
         ),
         ("metadataServiceUri=metadata-store:zk1", "metadata-store:zk:zk1:2181"),
+        (
+            "metadataServiceUri=metadata-store:oxia://oxia.example.com:6648/bookies",
+            "metadata-store:oxia://oxia.example.com:6648/bookies",
+        ),
     ],
 )
 def test_the_metadata_store(lines: str, uri: str) -> None:

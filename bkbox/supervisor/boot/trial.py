@@ -19,11 +19,11 @@ from bkbox.client.connection.handshake import ClientHandshake
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement.topology import topology_of_files
 from bkbox.config.load import Problem, in_order
-from bkbox.config.metadata_uri import ZNODE_PREFIX, SqliteUri, parse
+from bkbox.config.metadata_uri import ZNODE_PREFIX, SqliteUri, ZooKeeperUri, parse
 from bkbox.config.schema import SCHEMA, Config, address_of, kind_of
 from bkbox.config.values import File
 from bkbox.errors import BkboxError, BootError, ConfigError
-from bkbox.metadata import connect
+from bkbox.metadata import check_oxia, connect
 from bkbox.supervisor import access_policy, repair_config
 from bkbox.supervisor.boot import startup_resources
 from bkbox.supervisor.boot.other_writers import other_writers
@@ -118,9 +118,15 @@ async def _open_metadata(uri: str) -> None:
     if isinstance(parsed, SqliteUri):
         async with await connect(uri):
             return
-    from bkbox.metadata.zookeeper.kazoo_patches import shown  # kazoo takes a while to import
+    if isinstance(parsed, ZooKeeperUri):
+        from bkbox.metadata.zookeeper.kazoo_patches import shown  # kazoo takes a while to import
 
-    shown(parsed.access)
+        shown(parsed.access)
+    else:
+        check_oxia()
+        from bkbox.metadata.oxia.connection import credentials_of
+
+        credentials_of(parsed)
 
 
 def _key_of(config: Config, text: str, tried: str) -> str:

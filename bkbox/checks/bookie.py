@@ -177,7 +177,7 @@ def _configuration(status: Status) -> Iterator[Finding]:
 def _limbo(status: Status) -> Iterator[Finding]:
     limbo = status.limbo
     if limbo.ledgers:
-        stuck = f", {len(limbo.blockers)} of them stuck" if limbo.blockers else ""
+        stuck = f", {limbo.stuck:,} of them stuck" if limbo.stuck else ""
         yield registry.LIMBO.warn(
             f"{counted(limbo.ledgers, 'ledger', 'are')} in limbo{stuck}: repair is at work",
             command=None if limbo.job is None else str(bookie_command("job", "watch", limbo.job)),

@@ -242,6 +242,11 @@ METRICS: tuple[Metric, ...] = (
         "Ledgers of the cluster that were ended with loss accepted, as long as they are not deleted.",
         lambda s: s.losses.ledgers,
     ),
+    _one(
+        "ended_with_loss_entries",
+        "Entries of those ledgers that their records count as lost; of what a record could not know none are counted.",
+        lambda s: s.losses.entries,
+    ),
     # ---- clients
     _one(
         "client_connections",
@@ -404,8 +409,8 @@ METRICS: tuple[Metric, ...] = (
     _one("repair_eta_seconds", "How long it will still take.", lambda s: s.limbo.eta_s),
     _one(
         "repair_blocked_ledgers",
-        "Ledgers, up to a hundred, that cannot go on by themselves.",
-        lambda s: len(s.limbo.blockers),
+        "Ledgers in limbo that cannot be repaired without help.",
+        lambda s: s.limbo.stuck,
     ),
     _metric(
         "job_active",

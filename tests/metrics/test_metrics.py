@@ -74,7 +74,7 @@ STATUS = Status(
     scheduled_jobs=(ScheduledJob(JobKind.GC, 900.0, 3, JobState.DONE, 1_700_000_000_000),),
     copies=Copies(8, 9, checking=True, checked_ms=1_500_000_000_000, job=4),
     quotas=Quotas((Quota("analytics", 500, 1_000, exceeded=False),)),
-    losses=Losses(3),
+    losses=Losses(3, entries=41),
 )
 
 
@@ -135,6 +135,7 @@ def _of_autorecovery() -> set[str]:
         'bkbox_jobs_ended{state="failed"} 2.0',
         "bkbox_copies_short 8.0",
         "bkbox_ended_with_loss_ledgers 3.0",
+        "bkbox_ended_with_loss_entries 41.0",
         "bkbox_copies_checked_timestamp_seconds 1.5e+09",
         'bkbox_process_restarts_total{name="b",role="frontend"} 3.0',
         'bkbox_process_resident_memory_bytes{name="b",role="supervisor"} 1e+07',
@@ -231,16 +232,29 @@ def test_promtool_takes_the_rules() -> None:
     check("rules", str(MONITORING / "alerts.yml"))
 
 
-def test_a_loss_alerts_for_a_day_and_an_old_one_not_at_all(tmp_path: Path) -> None:
-    series = 'bkbox_ended_with_loss_ledgers{job="bkbox", instance="%s"}'
+@pytest.mark.parametrize(
+    ("name", "metric", "summary", "description"),
+    [
+        (
+            *("LedgersEndedWithLoss", "ended_with_loss_ledgers"),
+            "2 ledgers of the cluster were ended with loss accepted within a day",
+            "Their records say what is lost: bkbox status, bkbox ledger show.",
+        ),
+        (
+            *("EntriesLost", "ended_with_loss_entries"),
+            "2 entries of the cluster were recorded as lost within a day",
+            "The records name them: bkbox ledger list --lost, bkbox ledger show.",
+        ),
+    ],
+)
+def test_a_loss_alerts_for_a_day_and_an_old_one_not_at_all(
+    tmp_path: Path, name: str, metric: str, summary: str, description: str
+) -> None:
+    series = f'bkbox_{metric}{{job="bkbox", instance="%s"}}'
     alert = {
         "exp_labels": {"severity": "critical", "job": "bkbox"},
-        "exp_annotations": {
-            "summary": "2 ledgers of the cluster were ended with loss accepted within a day",
-            "description": "Their records say what is lost: bkbox status, bkbox ledger show.",
-        },
+        "exp_annotations": {"summary": summary, "description": description},
     }
-    name = "LedgersEndedWithLoss"
     test = {
         "interval": "1h",
         "input_series": [

@@ -53,7 +53,7 @@ def safety(status: Status) -> tuple[Level, str]:
     if stuck:
         return Level.BAD, "; ".join(stuck)
     if status.limbo.blockers:
-        count = len(status.limbo.blockers)
+        count = status.limbo.stuck
         return Level.BAD, f"{_ledgers(count)} cannot be repaired without help: see below"
     if unavailable and status.state == "running":
         return Level.WARNING, f"{_disks(unavailable)} out of service"

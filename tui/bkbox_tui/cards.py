@@ -79,7 +79,7 @@ def repair(snapshot: Snapshot | None, history: History, width: int, height: int)
     if not limbo.ledgers:
         lines: list[Line] = [(sign(Level.GOOD), (" no ledger in limbo", ""))]
     else:
-        stuck = len(limbo.blockers)
+        stuck = limbo.stuck
         level = Level.BAD if stuck else Level.WARNING
         label = f" {amount(limbo.ledgers)} in limbo "
         space = min(60, max(0, width - 3 - len(label)))

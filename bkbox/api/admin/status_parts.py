@@ -207,7 +207,8 @@ class DiskStatus:
 @dataclass(frozen=True, slots=True)
 class Limbo:
     """Repair: ``ledgers`` are in limbo now; all else is what the limbo job says that runs, or else of the
-    last one since the start. ``eta_s`` is None where nothing can be said. ``job``: its id.
+    last one since the start. ``eta_s`` is None where nothing can be said. ``job``: its id. ``blockers`` are the first
+    hundred of ``blocked`` ledgers.
     """
 
     ledgers: int = 0
@@ -219,6 +220,12 @@ class Limbo:
     eta_s: float | None = None
     blockers: tuple[Blocker, ...] = ()
     job: int | None = None
+    blocked: int = 0
+
+    @property
+    def stuck(self) -> int:
+        """Ledgers that cannot be repaired without help."""
+        return max(self.blocked, len(self.blockers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,12 +254,14 @@ class EndedLedger:
 @dataclass(frozen=True, slots=True)
 class Losses:
     """Ledgers of the cluster that were ended with loss accepted, as of ``checked_ms``: how many, None: not known; and
-    the last hundred of them. ``problem``: why nothing was learnt since."""
+    the last hundred of them. ``entries``: how many of their entries are known to be lost, None: not all records were
+    read yet. ``problem``: why nothing was learnt since."""
 
     ledgers: int | None = None
     listed: tuple[EndedLedger, ...] = ()
     problem: str = ""
     checked_ms: int = 0
+    entries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ def report_of(status: Status) -> Report:
         add_p99_us=recent_p99_us(status, "add"),
         read_p99_us=recent_p99_us(status, "read"),
         limbo=status.limbo.ledgers,
-        stuck=len(status.limbo.blockers),
+        stuck=status.limbo.stuck,
         short=status.copies.short,
         jobs=tuple(_job(job) for job in status.jobs.active if not job.standing_by),
         checked_ms=status.copies.checked_ms,

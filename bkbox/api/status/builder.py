@@ -192,7 +192,8 @@ def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
 
 
 def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
-    """Ledgers in limbo are reported by the disks, the progress by the limbo job."""
+    """Ledgers in limbo are reported by the disks, the progress by the limbo job, whose report may be older: no more are
+    stuck than are in limbo."""
     job = bookie.jobs.limbo() if bookie.jobs is not None else None
     if job is None:
         return status.Limbo(ledgers=ledgers)
@@ -204,8 +205,9 @@ def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
         entries_copied=job.done.entries,
         bytes_copied=job.done.bytes,
         eta_s=job.eta_s,
-        blockers=job.blockers,
+        blockers=job.blockers[:ledgers],
         job=job.id,
+        blocked=min(job.blocked, ledgers),
     )
 
 

@@ -13,20 +13,18 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace
-from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.status import Autorecovery, Cookies, EndedLedger, Losses
+from bkbox.api.admin.status import Autorecovery, Cookies, Losses
 from bkbox.api.status import cookie_report
 from bkbox.api.status.config_file import ConfigFile
+from bkbox.api.status.ended_ledgers import EndedLedgers
 from bkbox.base.ids import BookieId
 from bkbox.base.text import error_text
-from bkbox.errors import BkboxError, NoSuchLedgerError
+from bkbox.errors import BkboxError
 from bkbox.supervisor.boot import cookies
 from bkbox.supervisor.boot.other_writers import other_writers
-from bkbox.wire.metadata.loss import losses_of
 
 if TYPE_CHECKING:
     from bkbox.config.schema import Config
@@ -41,9 +39,6 @@ _WAIT_S = 1.0
 _COUNTED_MAX = 10_000
 """Maximum number of under-replicated ledgers that are counted: a cluster in need may have more than it is good to list
 every few seconds."""
-
-_ENDED_LISTED = 100
-_RECORD_CHARACTERS = 300
 
 
 class CachedStatus:
@@ -60,6 +55,7 @@ class CachedStatus:
         self._config = config
         self._file = file
         self._store = store
+        self._ended = EndedLedgers(store)
         self._files = files
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_s = -_AGAIN_S
@@ -130,7 +126,7 @@ class CachedStatus:
         )
 
     async def _list_ended(self) -> None:
-        self.losses = replace(await losses_in(self._store), checked_ms=_now_ms())
+        self.losses = replace(await self._ended.inspect(), checked_ms=_now_ms())
 
     def _cookies_failed(self, problem: str) -> None:
         self.cookies = replace(self.cookies, problem=problem)
@@ -140,20 +136,6 @@ class CachedStatus:
 
     def _losses_failed(self, problem: str) -> None:
         self.losses = replace(self.losses, problem=problem)
-
-
-async def losses_in(store: MetadataStore) -> Losses:
-    """The ledgers of a cluster that were ended with loss accepted. Raises MetadataError."""
-    ended = await store.ended_ledgers()
-    listed = []
-    for ledger in ended[-_ENDED_LISTED:]:
-        with suppress(NoSuchLedgerError):  # deleted by other software
-            records = losses_of((await store.read_ledger(ledger)).value)
-            texts = (shorten(each.text, _RECORD_CHARACTERS, placeholder=" …") for each in records)
-            if records:
-                listed.append(EndedLedger(ledger, tuple(texts)))
-    unlisted = max(0, len(ended) - _ENDED_LISTED)
-    return Losses(unlisted + len(listed), tuple(listed))
 
 
 async def _noting(refresh: Awaitable[None], failed: Callable[[str], None]) -> None:

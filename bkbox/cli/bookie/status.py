@@ -128,10 +128,13 @@ def _copies(copies: Copies) -> str:
 
 
 def _losses(losses: Losses) -> str:
-    """The number of ledgers, and the last of them."""
+    """The number of ledgers, of entries that are known to be lost, and the last ledger."""
     last = f"; the last: ledger {losses.listed[-1].ledger}" if losses.listed else ""
     lost = cluster_command("ledger", "list", "--lost")
-    return f"{counted(losses.ledgers or 0, 'ledger')} of the cluster{last}; {lost}"
+    entries = (
+        "" if losses.entries is None else f", {counted(losses.entries, 'entry')} known to be lost"
+    )
+    return f"{counted(losses.ledgers or 0, 'ledger')} of the cluster{entries}{last}; {lost}"
 
 
 def _quotas(quotas: Quotas) -> str:

@@ -10,6 +10,8 @@ each time. Java's clients see the value as bytes of custom metadata and keep it.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -20,6 +22,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 ENDED = "bkbox.ended"
 """Key of the custom metadata."""
 
+_RANGE = re.compile(r"(?:^|, )([0-9]{1,19})(?:-([0-9]{1,19}))?(?=, | and |$)")
 _YEAR_10000_MS = 253_402_300_800_000
 
 
@@ -100,6 +103,21 @@ def losses_of(metadata: LedgerMetadata) -> tuple[LossRecord, ...]:
     except (ValueError, TypeError, EncodingError, RecursionError):
         return (LossRecord(-1, metadata.last_entry, unknown_after=-1),)
     return tuple(found)
+
+
+def lost_entries(records: Iterable[LossRecord]) -> int:
+    """The number of entries of a ledger that are known to be lost: those in several records count once. Records name so
+    many ranges at most; of a ledger that was ended again with more, this is the least."""
+    ids: set[tuple[int, int]] = set()
+    count = 0
+    for record in records:
+        ids |= {(int(first), int(last or first)) for first, last in _RANGE.findall(record.lost)}
+        count = max(count, record.lost_entries)
+    named, after = 0, -1
+    for first, last in sorted(ids):
+        named += max(0, last - max(first, after + 1) + 1)
+        after = max(after, last)
+    return max(count, named)
 
 
 def loss_warnings(metadata: LedgerMetadata) -> list[str]:

@@ -13,6 +13,7 @@ from bkbox.api.admin.limbo import LimboLedger
 from bkbox.api.admin.status import Limbo as LimboStatus
 from bkbox.api.admin.status import Losses
 from bkbox.base.commandline import cluster_command
+from bkbox.base.text import counted
 from bkbox.errors import BkboxError
 from bkbox_tui.charts import bar
 from bkbox_tui.formatting import amount, size, span
@@ -146,8 +147,10 @@ class Limbo(Listing):
             rows.sort(key=lambda item: _STATES.index(item.state))
         elif self.order != "ledger":
             rows.sort(key=lambda item: (item.cells[column] == NOTHING, item.cells[column]))
-        parts = [f"{amount(sum(item.state == _STATES[0] for item in known))} stuck"]
+        parts = [f"{amount(self._limbo.stuck)} stuck"]
         parts += [f"{amount(self._losses.ledgers)} ended with loss"] if self._losses.ledgers else []
+        lost = self._losses.entries
+        parts += [f"{counted(lost, 'entry')} known to be lost"] if lost else []
         parts += [f"{amount(len(rows))} shown"] if len(rows) < len(known) else []
         more = self._limbo.ledgers + (self._losses.ledgers or 0) - len(known)
         parts += [f"{amount(more)} more are not listed"] if more > 0 and self._listed else []

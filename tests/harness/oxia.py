@@ -13,7 +13,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ CONTROL = "/stand.in/Do"
 class Oxia:
     """The stand-in."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """``environment``: see oxia_server.py."""
         self.ports = [free_port() for _ in range(SERVERS)]
         self._names = itertools.count()
         self._process = subprocess.Popen(
@@ -40,6 +41,7 @@ class Oxia:
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[2],
+            env=os.environ | (environment or {}),
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"

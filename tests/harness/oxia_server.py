@@ -9,6 +9,9 @@ no elections, and its faults are those that a test asks for, through ``Do``, a c
 
 Namespaces come into being when they are asked for; a name begins with the number of its shards: ``3-x``. ``natural`` in
 the name: keys are sorted by their bytes; ``silent``: there are no notifications.
+
+With ``OXIA_TLS=CERTIFICATE:KEY:AUTHORITY`` in the environment the servers speak TLS and want certificates; with
+``OXIA_TOKEN`` a bearer token.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -30,6 +35,7 @@ from bkbox.wire.protobuf import Message, Values, decode, encode
 from tests.harness.oxia import CONTROL
 
 SERVICES = (m.SERVICE, "io.oxia.proto.v1.OxiaClient")
+TOKEN = os.environ.get("OXIA_TOKEN", "")
 SESSION_MIN_MS, SESSION_MAX_MS = 2_000, 300_000
 REASONS = {
     "NODE_IS_NOT_LEADER": (grpc.StatusCode.ABORTED, "oxia: node is not leader"),
@@ -366,6 +372,9 @@ class Server(grpc.GenericRpcHandler):
             return grpc.unary_unary_rpc_method_handler(self._do)
         service, _, name = handler_call_details.method.lstrip("/").partition("/")
         self._cluster.calls.append(name)
+        token = dict(handler_call_details.invocation_metadata).get("authorization")
+        if TOKEN and token != f"Bearer {TOKEN}":
+            return grpc.unary_unary_rpc_method_handler(_refuse)
         return self._handlers.get(name) if service in SERVICES else None
 
     async def _do(self, request: bytes, _context: Any) -> bytes:
@@ -501,13 +510,32 @@ async def _abort(context: Any, reason: str, **metadata: str) -> None:
     await context.abort(code, text, (("grpc-status-details-bin", status),))
 
 
+async def _refuse(_request: bytes, context: Any) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, "no such token")
+
+
+def _tls() -> grpc.ServerCredentials | None:
+    if "OXIA_TLS" not in os.environ:
+        return None
+    certificate, key, authority = (
+        Path(each).read_bytes() for each in os.environ["OXIA_TLS"].split(":")
+    )
+    return grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+
+
 async def main(ports: list[int]) -> None:
     cluster = Cluster(ports)
     servers = []
     for number, port in enumerate(ports):
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         server.add_generic_rpc_handlers((Server(cluster, number),))
-        assert server.add_insecure_port(f"127.0.0.1:{port}") == port
+        address, tls = f"127.0.0.1:{port}", _tls()
+        listening = (
+            server.add_insecure_port(address)
+            if tls is None
+            else server.add_secure_port(address, tls)
+        )
+        assert listening == port
         await server.start()
         servers.append(server)
     print("ready", flush=True)

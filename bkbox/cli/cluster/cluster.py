@@ -24,6 +24,7 @@ from bkbox.cli.lib.output import (
 )
 from bkbox.errors import MetadataError, MetadataUnavailableError, OperatorError
 from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.tree.store import TreeStore
 
 WAIT_S = 10.0
 """Time-out for the metadata store: an operator waits for the result."""
@@ -46,7 +47,7 @@ def cluster() -> None:
 def init(metadata: str, dry_run: bool) -> None:
     """Make a new, empty cluster; fails if there is one.
 
-    In ZooKeeper it is what BookKeeper's "initnewcluster" makes, so that bookies and clients of both
+    In ZooKeeper and Oxia it is what BookKeeper's "initnewcluster" makes, so that bookies and clients of both
     can join. The layout of its ledgers is hierarchical unless the URI names another one.
 
     \b
@@ -171,9 +172,7 @@ async def _info(metadata: str, *, count_ledgers: bool) -> Info:
 
 
 def _layout(store: MetadataStore) -> str | None:
-    from bkbox.metadata.zookeeper import ZooKeeperStore
-
-    return store.layout.value if isinstance(store, ZooKeeperStore) else None
+    return store.layout.value if isinstance(store, TreeStore) else None
 
 
 # ---- list -------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
@@ -24,11 +23,18 @@ import grpc
 from bkbox.base import wait_notices
 from bkbox.base.backoff import Backoff
 from bkbox.config.metadata_uri import OxiaUri
-from bkbox.errors import ConfigError, HandleClosedError, MetadataError, MetadataUnavailableError
+from bkbox.errors import (
+    BootError,
+    ConfigError,
+    HandleClosedError,
+    MetadataError,
+    MetadataUnavailableError,
+)
 from bkbox.metadata.oxia.failures import NotLeaderError, OxiaRefusalError
 from bkbox.metadata.oxia.server import Server
 from bkbox.metadata.oxia.shards import Shards, shards_of
 from bkbox.metadata.tree.nodes import LostReplyError
+from bkbox.security.secret_files import read_secret, read_text, read_word
 
 T = TypeVar("T")
 
@@ -239,26 +245,24 @@ def credentials_of(
     uri: OxiaUri,
 ) -> tuple[grpc.ChannelCredentials | None, tuple[tuple[str, str], ...]]:
     """The credentials of the channels, and the metadata of each call. Raises ConfigError for files that cannot be
-    read.
+    read, or whose secret others may read.
     """
     access = uri.access
-
-    def read(path: Path | None) -> bytes | None:
-        try:
-            return None if path is None else path.read_bytes()
-        except OSError as error:
-            raise ConfigError([f"metadata URI: {path}: {error.strerror}"]) from None
-
-    authority = read(access.tls_ca_file)
-    credentials = None
-    if authority is not None:
-        key, certificate = read(access.tls_key_file), read(access.tls_certificate_file)
-        credentials = grpc.ssl_channel_credentials(authority, key, certificate)
-    token = read(access.token_file)
-    if token is None:
-        return credentials, ()
+    credentials: grpc.ChannelCredentials | None = None
+    metadata: tuple[tuple[str, str], ...] = ()
     try:
-        text = token.decode("ascii").strip()
-    except UnicodeDecodeError:
-        raise ConfigError([f"metadata URI: {access.token_file} holds no token"]) from None
-    return credentials, (("authorization", f"Bearer {text}"),)
+        if access.tls_ca_file is not None:
+            key = certificate = None
+            if access.tls_key_file is not None and access.tls_certificate_file is not None:
+                key = read_secret(access.tls_key_file, "tls_key_file")
+                certificate = read_text(
+                    access.tls_certificate_file, "tls_certificate_file"
+                ).encode()
+            authority = read_text(access.tls_ca_file, "tls_ca_file").encode()
+            credentials = grpc.ssl_channel_credentials(authority, key, certificate)
+        if access.token_file is not None:
+            token = read_word(access.token_file, "token_file")
+            metadata = (("authorization", f"Bearer {token}"),)
+    except BootError as error:
+        raise ConfigError([str(error)]) from None
+    return credentials, metadata

@@ -15,15 +15,20 @@ from bkbox.cli.main import main
 from bkbox.metadata import connect
 from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.harness.cluster import create_ledgers, ledger_of
+from tests.harness.oxia import Oxia
 from tests.harness.processes import free_port
 from tests.harness.zookeeper import ZooKeeper
 
 
-@pytest.fixture(params=["sqlite", "zookeeper"])
+@pytest.fixture(params=["sqlite", "zookeeper", "oxia"])
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where there is no cluster yet."""
     if request.param == "sqlite":
         return f"sqlite:{tmp_path}/cluster.db"
+    if request.param == "oxia":
+        stand_in = request.getfixturevalue("oxia")
+        assert isinstance(stand_in, Oxia)
+        return stand_in.uri(stand_in.new_namespace())
     server = request.getfixturevalue("zookeeper")
     assert isinstance(server, ZooKeeper)
     return server.uri(layout="longhierarchical")
@@ -70,10 +75,10 @@ def test_info(uri: str) -> None:
     assert plain.exit_code == as_json.exit_code == 0
     found = json.loads(as_json.stdout)
     assert len(found.pop("instance_id")) == 36
-    in_zookeeper = uri.startswith("zk")
+    layouts = {"sqlite": None, "zk+longhierarchical": "longhierarchical"}
     assert found == {
         "metadata": uri,
-        "layout": "longhierarchical" if in_zookeeper else None,
+        "layout": layouts.get(uri.partition(":")[0], "hierarchical"),
         "writable": ["a:1"],
         "read_only": ["b:2"],
         "down": ["c:3"],

@@ -1,7 +1,8 @@
 """Oxia for tests: a real server where the variable OXIA_SERVER names one (HOST:PORT, and OXIA_NAMESPACE, ``default``
 without it), and the stand-in of oxia_server.py.
 
-A real server has one namespace, which a test empties before it begins.
+A real server has one namespace, which a test empties before it begins; a cluster that was there before the first test
+is not touched.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import pytest
 from bkbox.config.metadata_uri import OxiaUri, parse
 from tests.harness.processes import free_port
 
-SERVER = os.environ.get("OXIA_SERVER", "")
+OXIA_SERVER = os.environ.get("OXIA_SERVER", "")
 NAMESPACE = os.environ.get("OXIA_NAMESPACE", "default")
 SERVERS = 3
 CONTROL = "/stand.in/Do"
+OURS = "/bkbox-tests"
+"""The record of a real server's namespace that says that tests may empty it."""
 
 
 class Oxia:
@@ -81,15 +84,15 @@ def oxia() -> Iterator[Oxia]:
 
 def real_uri() -> str:
     """The URI of the real server's namespace, without a cluster; skips the test if there is no such server."""
-    if not SERVER:
+    if not OXIA_SERVER:
         pytest.skip("no real server of Oxia: the variable OXIA_SERVER names none")
-    uri = f"metadata-store:oxia://{SERVER}/{NAMESPACE}"
+    uri = f"metadata-store:oxia://{OXIA_SERVER}/{NAMESPACE}"
     asyncio.run(_empty(uri))
     return uri
 
 
 async def _empty(uri: str) -> None:
-    """Delete all records from /ledgers on."""
+    """Delete all records from the root on. A cluster that is not of these tests is left: the test fails."""
     from bkbox.metadata.oxia.connection import Connection
     from bkbox.metadata.oxia.tree import OxiaTree
 
@@ -103,5 +106,11 @@ async def _empty(uri: str) -> None:
             await empty(f"{path}/{name}")
         await tree.delete(path)
 
-    await empty(parsed.root)
-    await tree.close()
+    try:
+        if await tree.exists(OURS) is None:
+            if await tree.exists(parsed.root) is not None:
+                pytest.fail(f"{uri} has a cluster that these tests did not make: name another one")
+            await tree.create(OURS)
+        await empty(parsed.root)
+    finally:
+        await tree.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.metadata import init_cluster
-from tests.harness.oxia import Oxia, real_uri
+from tests.harness.oxia import OXIA_SERVER, Oxia, real_uri
 from tests.harness.zookeeper import ZooKeeper
 
 
@@ -18,7 +18,7 @@ from tests.harness.zookeeper import ZooKeeper
         "zookeeper",
         pytest.param("metadata-store", marks=pytest.mark.slow),
         "oxia",
-        "oxia-server",
+        *(["oxia-server"] if OXIA_SERVER else []),
     ]
 )
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:

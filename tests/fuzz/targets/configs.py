@@ -53,7 +53,7 @@ def check_words(data: bytes) -> object:
     try:
         uri = metadata_uri.parse(text)
         way.append(type(uri))
-        if isinstance(uri, metadata_uri.ZooKeeperUri):
+        if isinstance(uri, metadata_uri.ZooKeeperUri | metadata_uri.OxiaUri):
             assert metadata_uri.parse(str(uri)) == uri
     except metadata_uri.WrongUriError as error:
         way.append(_way(str(error)))

@@ -171,7 +171,8 @@ def test_the_metadata_store_goes_away(make_bookie: MakeBookie, tmp_path: Path) -
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     found = Cluster(tmp_path)
-    found.start(2, ack_after="write", repair_retry_initial_s=0.2, repair_retry_max_s=0.5)
+    settings = {"ack_after": "write", "repair_retry_initial_s": 0.2, "repair_retry_max_s": 0.5}
+    found.start(2, unsafe="stays-active", **settings)
     yield found
     found.close()
 

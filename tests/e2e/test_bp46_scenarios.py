@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +20,9 @@ from bkbox.errors import BkboxError, RecoveryAbortedError
 from bkbox.metadata import connect as connect_store
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
-from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.processes import BookieProcess, bkbox, unsafe_environment
 
 LEDGER = 1
-UNSAFE = Path(__file__).parents[1] / "harness" / "unsafe"
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def lose_disk(bookie: BookieProcess, *, unsafe: str) -> None:
     shutil.rmtree(bookie.disks[0])
     bookie.disks[0].mkdir()
     bkbox("cookie", "repair", "--config", str(bookie.config), "--yes")
-    bookie.start(environment={"PYTHONPATH": f"{UNSAFE}:{os.getcwd()}", "UNSAFE_BOOKIE": unsafe})
+    bookie.start(environment=unsafe_environment(unsafe))
 
 
 def recover(uri: str) -> LedgerMetadata:

@@ -35,6 +35,14 @@ _OF_THEIR_OWN = {"run", "autorecovery", "bench", "demo", "discover", "selftest",
 """Commands that change their process, or are looked at from outside."""
 
 
+UNSAFE = Path(__file__).parent / "unsafe"
+
+
+def unsafe_environment(measures: str) -> dict[str, str]:
+    """The environment of a bookie whose processes run with what ``unsafe/sitecustomize.py`` has of that name."""
+    return {"PYTHONPATH": f"{UNSAFE}:{os.getcwd()}", "UNSAFE_BOOKIE": measures}
+
+
 def bkbox(
     *arguments: str, timeout: float = 120.0, check: bool = True, **kwargs: Any
 ) -> subprocess.CompletedProcess[str]:

@@ -28,7 +28,7 @@ from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 from tests.harness.cluster import pretend_another_boot
-from tests.harness.processes import BookieProcess
+from tests.harness.processes import BookieProcess, unsafe_environment
 from tests.jobs.works import FreeWork
 
 PASSWORD = b"secret"
@@ -46,8 +46,9 @@ class Cluster:
         self.uri = uri or f"sqlite:{root}/metadata.db"
         self.bookies: list[BookieProcess] = []
 
-    def start(self, count: int, **settings: object) -> list[BookieProcess]:
-        """So many more."""
+    def start(self, count: int, *, unsafe: str = "", **settings: object) -> list[BookieProcess]:
+        """So many more. ``unsafe``: see ``unsafe_environment``; it ends with the first restart."""
+        environment = unsafe_environment(unsafe) if unsafe else None
         new = []
         for _ in range(count):
             name = f"bookie{len(self.bookies)}"
@@ -56,7 +57,7 @@ class Cluster:
             bookie.init(disks=1, **settings)
             new.append(bookie)
         for bookie in new:
-            bookie.start(wait=False)
+            bookie.start(wait=False, environment=environment)
         for bookie in new:
             bookie.wait_ready()
         return new

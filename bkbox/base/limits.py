@@ -29,6 +29,14 @@ INDEX_MEMORY_BYTES = 16 << 20
 RUN_CACHE_BYTES = 8 << 20
 """Memory of a disk for stored extents of the index, cached for readers."""
 
+FRONTENDS_MAX = 8
+"""Front-end processes of one bookie."""
+
+RESPONSE_SLOT_WAIT_S = 3.0
+"""How long a worker waits for one of several front-ends to release a slot for responses. It then closes that link: the
+other front-ends wait meanwhile.
+"""
+
 FRONTEND_BUFFERED_BYTES_MAX = 128 << 20
 """Bytes that the front-end buffers for all clients together, beside the batches in flight: partial frames, and unsent
 responses. Reads are refused before it is reached; nothing exceeds it.

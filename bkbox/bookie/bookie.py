@@ -627,12 +627,13 @@ class Bookie:
         deadline = self._polls.next_deadline_ms
         return None if deadline is None else max(0, deadline - self._ticks_us() // 1000)
 
-    def forget_connections(self) -> None:
-        """Drop all long polls, because the front-end and its connections are gone. Connections of the next front-end
+    def forget_connections(self, connections: range) -> None:
+        """Drop the long polls of these connections, because their front-end is gone. Connections of its next process
         may reuse the numbers, and must not get these responses.
         """
-        self._polls = LongPolls()
-        self._ready_polls.clear()
+        self._polls.drop_all(connections)
+        ready = [poll for poll in self._ready_polls if poll[0] not in connections]
+        self._ready_polls = deque(ready)
         self.reader.fast_reads.clear()
         self._cold_reads = self.reader.new_cold_reads()
 

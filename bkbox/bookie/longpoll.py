@@ -85,6 +85,11 @@ class LongPolls:
         """Drop the polls of a closed connection: their responses have no receiver."""
         self._end(list(self._by_connection.get(connection, ())))
 
+    def drop_all(self, connections: range) -> None:
+        """Drop the polls of all these connections."""
+        for connection in [each for each in self._by_connection if each in connections]:
+            self.drop(connection)
+
     def _end(self, polls: Iterable[Poll]) -> list[Poll]:
         ended = list(polls)
         for poll in ended:

@@ -54,6 +54,7 @@ from bkbox.frontend.paused_ledgers import PausedLedgers
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.handlers import Handlers
+from bkbox.ipc.link import connections_of
 from bkbox.security.connection_limits import Peers
 from bkbox.security.rates import Buckets
 from bkbox.security.roles import FREE
@@ -85,6 +86,7 @@ class Frontend:
         self._links: dict[int, DiskLink] = {}
         self._sessions: dict[int, Connection] = {}
         self._numbers = itertools.count(1)
+        self._connections = connections_of(0)
         self._open: messages.OpenFrontend | None = None
         self._directory = LedgerDirectory((), self._loop.common.routes)
         self._paused = PausedLedgers(time.monotonic, MIGRATION_PAUSE_MAX_S)
@@ -243,6 +245,7 @@ class Frontend:
 
     def _open_port(self, order: messages.OpenFrontend, fd: int) -> None:
         self._open = order
+        self._connections = connections_of(order.number)
         self._paths = dict(zip(order.disks, order.disk_paths, strict=True))
         self._directory = LedgerDirectory(order.disks, self._loop.common.routes)
         self._awaited = {self._directory.disks.index(disk) for disk in order.attached}
@@ -459,7 +462,7 @@ class Frontend:
     ) -> ClientSession:
         assert self._open is not None
         session = ClientSession(
-            next(self._numbers) & 0xFFFFFFFF,
+            self._next_number(),
             sock,
             peer,
             self._loop.poll,
@@ -478,6 +481,14 @@ class Frontend:
             of_it = {"trace": trace.name(session.number)}
             log.debug("connection %s is accepted", session.peer, extra=of_it)
         return session
+
+    def _next_number(self) -> int:
+        """A number that no open connection of any front-end has."""
+        connections = self._connections
+        while True:
+            number = connections[next(self._numbers) % len(connections)]
+            if number not in self._sessions:
+                return number
 
     def _ensure_handshake_pool(self) -> HandshakePool:
         if self._handshake_pool is None:

@@ -1,8 +1,9 @@
 """The link between the front-end and one disk worker: it passes the ownership of shared-memory slots.
 
-Each link is one AF_UNIX stream pair with messages of one fixed size. Messages are so small that each is sent whole or
-not at all, and one ``recv`` receives all that are queued. The death of either side is an end-of-file for the other. Two
-slot areas belong to a link: requests (written by the front-end) and responses (written by the worker).
+Each front-end has one link to each worker, which is one AF_UNIX stream pair with messages of one fixed size. Messages
+are so small that each is sent whole or not at all, and one ``recv`` receives all that are queued. The death of either
+side is an end-of-file for the other. Two slot areas belong to a link: requests (written by the front-end) and responses
+(written by the worker).
 
 =========  ==========  ================================================================================
 message    from        meaning
@@ -31,6 +32,7 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 
+from bkbox.base.limits import FRONTENDS_MAX
 from bkbox.ipc.link_socket import (
     BATCH,
     HELLO,
@@ -51,12 +53,27 @@ __all__ = [
     "NO_SLOT",
     "POLLED",
     "RELEASE",
+    "connections_of",
+    "frontend_of",
     "pair",
     "receive_hello",
     "send_hello",
 ]
 
 assert SLOT_COUNT <= 32  # bits of a mask
+
+_CONNECTION_BITS = 28
+assert FRONTENDS_MAX <= 1 << 32 - _CONNECTION_BITS
+
+
+def connections_of(frontend: int) -> range:
+    """The numbers of the connections of a front-end: no two front-ends share one."""
+    return range(frontend << _CONNECTION_BITS, frontend + 1 << _CONNECTION_BITS)
+
+
+def frontend_of(connection: int) -> int:
+    """The front-end that a connection belongs to."""
+    return connection >> _CONNECTION_BITS
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -192,7 +192,18 @@ class SetReadOnlyReasons(Message, to="worker"):
 
 
 class AttachFrontend(Message, to="worker"):
-    """The one descriptor is the link to the front-end; serve it."""
+    """The one descriptor is the link to the front-end of this number, which has sent its hello; serve it. An earlier
+    link of the same number ends. ``slot_wait_s``: time-out for a slot for responses, after which the link ends and
+    FrontendDetached is sent; 0: none."""
+
+    frontend: int = 0
+    slot_wait_s: float = 0.0
+
+
+class FrontendDetached(Message, to="supervisor"):
+    """Unsolicited, worker to supervisor: this front-end took no responses for too long, and its link was closed."""
+
+    frontend: int
 
 
 class AttachRepair(Message, to="worker"):
@@ -436,13 +447,15 @@ class RecordCopies(Message, to="worker"):
 
 class OpenFrontend(Message, to="frontend"):
     """Start serving. The one descriptor is the bound socket; it starts listening once the disks in ``attached`` have
-    listed their ledgers, or are lost. ``disk_paths``: folders whose file systems make up the bookie's size."""
+    listed their ledgers, or are lost. ``disk_paths``: folders whose file systems make up the bookie's size. ``number``:
+    which of the bookie's front-ends it is, from 0 on."""
 
     frame_bytes_max: int
     connection_inflight_bytes_max: int
     disks: list[str]
     disk_paths: list[str]
     attached: list[str]
+    number: int = 0
     connections_max: int = 100_000
     connections_per_peer_max: int = 0
     handshake_timeout_s: float = 10.0

@@ -1,5 +1,8 @@
 """Groups of requests in flight through a disk worker: received, written, synced, responded to; and the background work.
 
+Each front-end has a link of its own, and a group is of one link. All groups are in one order, in which they are carried
+out and end, so what a group waits for includes what came before it over any link.
+
 Group commit works by overlap. At most one sync is in flight, on a thread of its own; what is received and written
 meanwhile is covered by the next one. A small sync runs at once on the worker's own thread: the disk takes hardly longer
 for it than for nothing, and handing it over would cost more than the overlap could save.
@@ -98,15 +101,15 @@ class CommitGroups:
         bookie: Bookie,
         stages: Stages,
         ticks_us: Callable[[], int],
-        on_lost: Callable[[], None],
+        on_lost: Callable[[FrontLink], None],
     ) -> None:
-        """``on_lost``: called when the front-end is gone; it calls ``detach``."""
+        """``on_lost``: called when the front-end of a link is gone; it calls ``detach``."""
         self._ticks_us = ticks_us
         self._store = store
         self._bookie = bookie
         self._stages = stages
         self._on_lost = on_lost
-        self._front: FrontLink | None = None
+        self._fronts: tuple[FrontLink, ...] = ()
         self._waiting: list[_WrittenGroup] = []
         self._covered: list[_WrittenGroup] = []
         self._sync: Sync | None = None
@@ -139,20 +142,31 @@ class CommitGroups:
     # ---- groups -------------------------------------------------------------------------------------
 
     def attach(self, front: FrontLink) -> None:
-        self._front = front
+        self._fronts = (*self._fronts, front)
 
-    def detach(self) -> None:
+    def detach(self, front: FrontLink) -> None:
         """The front-end is gone: waiting writes take effect, and their responses are dropped."""
-        self._front = None
+        self._fronts = tuple(each for each in self._fronts if each is not front)
+
+    @property
+    def has_batches(self) -> bool:
+        """True if a link holds requests that its socket does not show any more."""
+        for front in self._fronts:  # noqa: SIM110 - a generator takes longer, in every turn
+            if front.has_batches:
+                return True
+        return False
 
     def receive(self) -> None:
-        """Receive and carry out the requests waiting on the link, if any."""
-        self._receive()
+        """Receive and carry out the requests waiting on the links, one group from each in turn."""
+        self._receive_all()
         self._go_on()
 
-    def _receive(self) -> None:
-        front = self._front
-        if front is None:
+    def _receive_all(self) -> None:
+        for front in self._fronts:
+            self._receive(front)
+
+    def _receive(self, front: FrontLink) -> None:
+        if front not in self._fronts:
             return  # detached in the same turn
         try:
             group = front.pop_group()
@@ -179,7 +193,7 @@ class CommitGroups:
                 self._send(written)  # reads do not wait for writes
             self._stages.record_reads(group, reads)
         except EOFError:
-            self._on_lost()
+            self._on_lost(front)
         except (EncodingError, FrameError) as error:
             raise BugError(
                 f"the front-end passed on a frame that cannot be decoded: {error}"
@@ -191,7 +205,7 @@ class CommitGroups:
         front, group, work = written
         durable_us = self._ticks_us()
         self._bookie.commit(work, error)
-        if front is not self._front:
+        if front not in self._fronts:
             return
         CURRENT_CONNECTIONS.set(partial(_connections, (group,)))
         try:
@@ -200,13 +214,13 @@ class CommitGroups:
             self._send(written)
             self._stages.record(group, work, durable_us)
         except EOFError:
-            self._on_lost()
+            self._on_lost(front)
         finally:
             CURRENT_CONNECTIONS.set(None)
 
     def _serve_cold_reads(self, awaited: list[_WrittenGroup]) -> None:
         for written in awaited:
-            if written.front is not self._front:
+            if written.front not in self._fronts:
                 continue
             CURRENT_CONNECTIONS.set(partial(_connections, (written.group,)))
             try:
@@ -216,7 +230,7 @@ class CommitGroups:
                 self._send(written)
                 self._stages.record_reads(written.group, reads)
             except EOFError:
-                self._on_lost()
+                self._on_lost(written.front)
             finally:
                 CURRENT_CONNECTIONS.set(None)
 
@@ -404,7 +418,7 @@ class CommitGroups:
         while missing > 0 and self._ticks_us() < end:
             os.sched_yield()
             before = len(self._waiting)
-            self._receive()
+            self._receive_all()
             missing -= sum(written.work.adds.entries for written in self._waiting[before:])
 
     def _await_cold_reads(self) -> None:

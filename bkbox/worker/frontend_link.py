@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 from array import array
 from collections.abc import Iterable
+from struct import Struct
 
 from bkbox.ipc import link
 from bkbox.ipc.slots import SLOT_BYTES, SlotArea
@@ -18,16 +19,22 @@ from bkbox.worker.response_sender import RequestGroup, ResponseSender
 __all__ = ["FrontLink", "RequestGroup"]
 
 _IDS_PER_PAGE = SLOT_BYTES // 8
+_TIMEVAL = Struct("@ll")
 
 
 class FrontLink(ResponseSender):
-    """The link to one attached front-end. All methods raise EOFError once the front-end is gone."""
+    """The link to one attached front-end. All methods raise EOFError once the front-end is gone, or has released no
+    slot within ``slot_wait_s`` (0: no time-out)."""
 
     __slots__ = ("_request_area", "_response_area", "sock")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, slot_wait_s: float = 0.0) -> None:
         """Blocks until the front-end's hello has arrived."""
         request_fd, response_fd = link.receive_hello(sock)
+        if slot_wait_s:
+            seconds = int(slot_wait_s)
+            micros = int((slot_wait_s - seconds) * 1_000_000)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(seconds, micros))
         self.sock = sock
         self._request_area = SlotArea(request_fd)
         self._response_area = SlotArea(response_fd)

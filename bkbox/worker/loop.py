@@ -1,9 +1,9 @@
-"""The worker process of one disk: one thread, one loop over the control channel, the front-end's link and repair's
-link.
+"""The worker process of one disk: one thread, one loop over the control channel, the links of the front-ends, and
+repair's.
 
-Everything that waits on the link is carried out as one group (commit_groups.py). Calls are carried out between groups.
+Everything that waits on a link is carried out as one group (commit_groups.py). Calls are carried out between groups.
 Responses to long polls are sent between groups, too: after each turn, and at the next deadline. When the supervisor is
-gone the worker exits. When the front-end is gone the disk stays open and the next front-end is served.
+gone the worker exits. When a front-end is gone the disk stays open, and its next process is served.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bkbox.base import logs
 from bkbox.errors import DiskError, DiskFailedError
-from bkbox.ipc import messages
+from bkbox.ipc import link, messages
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import Message
@@ -64,7 +64,10 @@ class Worker:
         self._store: DiskStore | None = None
         """Open before ``_disk``, and closed in order even if that cannot be made."""
         self._disk: DiskService | None = None
-        self._front: FrontLink | None = None
+        self._fronts: dict[int, FrontLink] = {}
+        """The links by the number of their front-end."""
+        self._has_requests = False
+        """A link became readable in this turn."""
         self._checked_us = 0
         self._usage_max = 1.0
         self._usage_resume = 0.0
@@ -85,7 +88,7 @@ class Worker:
                         reader()
                     if not self._running:
                         return  # the disk is closed, or must not be touched any more
-                if self._front is not None and self._front.has_batches:
+                if self._has_requests:
                     self._on_front()
                 disk = self._disk
                 if disk is None:
@@ -226,34 +229,43 @@ class Worker:
 
     # ---- the front-end ------------------------------------------------------------------------------
 
-    def _attach_front(self, _order: messages.AttachFrontend, fd: int) -> None:
+    def _attach_front(self, order: messages.AttachFrontend, fd: int) -> None:
         disk = self._disk
         assert disk is not None
-        self._detach_front()
+        before = self._fronts.get(order.frontend)
+        if before is not None:
+            self._detach_front(before)
         disk.groups.drain()
         sock = socket.socket(fileno=os.dup(fd))
         try:
-            front = FrontLink(sock)
+            front = FrontLink(sock, order.slot_wait_s)
             front.announce(ledger for ledger, _record in list(disk.migrations.assigned_ledgers()))
         except EOFError:
             sock.close()
             return
-        self._front = front
+        self._fronts[order.frontend] = front
         disk.groups.attach(front)
-        self._watch(front.fileno(), self._on_front)
+        self._watch(front.fileno(), self._note_requests)
         self._on_front()
 
-    def _detach_front(self) -> None:
-        if self._front is not None:
-            self._unwatch(self._front.fileno())
-            self._front.close()
-            self._front = None
-        if self._disk is not None:
-            self._disk.groups.detach()
-            self._disk.bookie.forget_connections()
+    def _detach_front(self, front: FrontLink) -> None:
+        number = self._number_of(front)
+        self._unwatch(front.fileno())
+        front.close()
+        del self._fronts[number]
+        assert self._disk is not None
+        self._disk.groups.detach(front)
+        self._disk.bookie.forget_connections(link.connections_of(number))
+
+    def _number_of(self, front: FrontLink) -> int:
+        return next(number for number, each in self._fronts.items() if each is front)
+
+    def _note_requests(self) -> None:
+        self._has_requests = True
 
     def _on_front(self) -> None:
         assert self._disk is not None
+        self._has_requests = False
         self._disk.groups.receive()
         self._check_disk()
 
@@ -262,17 +274,22 @@ class Worker:
         self._disk.groups.on_background_done()
         self._check_disk()
 
-    def _lost_front(self) -> None:
+    def _lost_front(self, front: FrontLink) -> None:
         # The supervisor reports a front-end that ended out of order.
-        log.info("the front-end is gone; waiting for the next one")
-        self._detach_front()
+        log.info("a front-end is gone; waiting for the next one")
+        if front.is_stuck:
+            number = self._number_of(front)
+            log.error("front-end %d takes no responses: its link is closed", number + 1)
+            self._control.send(messages.FrontendDetached(frontend=number))
+        self._detach_front(front)
 
     def _wait_s(self) -> float | None:
         """Seconds until there is something to do if nothing comes; None: for ever."""
-        if self._front is not None and self._front.has_batches:
-            return 0
         if self._disk is None:
             return None
+        if self._disk.groups.has_batches:
+            self._has_requests = True
+            return 0
         waits_ms = []
         if self._disk.bookie.has_polls:
             waits_ms.append(self._disk.bookie.polls_wait_ms)
@@ -282,12 +299,23 @@ class Worker:
         return min(found) / 1000 if found else None
 
     def _send_poll_responses(self) -> None:
-        if self._front is None or self._disk is None:
+        if not self._fronts or self._disk is None:
             return
-        try:
-            for connection, frames in self._disk.bookie.pop_ready_polls():
+        written: dict[int, FrontLink] = {}
+        for connection, frames in self._disk.bookie.pop_ready_polls():
+            number = link.frontend_of(connection)
+            front = self._fronts.get(number)
+            if front is None:
+                continue
+            written[number] = front
+            try:
                 for frame in frames:
-                    self._front.poll_responses().put(connection, frame, 1)
-            self._front.flush()
-        except EOFError:
-            self._lost_front()
+                    front.poll_responses().put(connection, frame, 1)
+            except EOFError:
+                self._lost_front(front)
+        for number, front in written.items():
+            if self._fronts.get(number) is front:
+                try:
+                    front.flush()
+                except EOFError:
+                    self._lost_front(front)

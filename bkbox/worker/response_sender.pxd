@@ -35,6 +35,7 @@ cdef class ResponseSender:
     cdef int _kind
     cdef unsigned int _writing
     cdef int _slot
+    cdef readonly bint is_stuck
 
     cpdef pop_group(self)
 

@@ -47,8 +47,9 @@ class RequestGroup:
 class ResponseSender:
     """Receives groups of batches, and packs responses into slots.
 
-    All methods raise EOFError once the front-end is gone. What ``responses`` and ``poll_responses`` give is good until
-    the next call of any of ``responses``, ``poll_responses``, ``done`` and ``flush``.
+    All methods raise EOFError once the front-end is gone, or ``is_stuck``: it has released no slot within the time-out
+    of the socket. What ``responses`` and ``poll_responses`` give is good until the next call of any of ``responses``,
+    ``poll_responses``, ``done`` and ``flush``.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class ResponseSender:
         "_socket",
         "_writer",
         "_writing",
+        "is_stuck",
     )
 
     def __init__(
@@ -82,6 +84,7 @@ class ResponseSender:
         self._kind = 0
         self._writing = 0
         self._slot = -1
+        self.is_stuck = False
 
     @property
     def has_batches(self) -> bool:
@@ -99,7 +102,10 @@ class ResponseSender:
         try:
             size = self._socket.receive(flags)
         except BlockingIOError:
-            return
+            if flags:
+                return
+            self.is_stuck = True
+            raise EOFError("the front-end takes no responses") from None
         inbox = self._socket.inbox
         at = 0
         while at < size:

@@ -443,7 +443,7 @@ def test_polls_of_a_connection_or_a_front_end_that_is_gone_are_forgotten(
     clock.advance(2_000)
     assert polled(bookie) == []
     begin(bookie, poll3(1, 3))
-    bookie.forget_connections()
+    bookie.forget_connections(range(1 << 32))
     assert (polled(bookie), bookie.polls_wait_ms) == ([], None)
 
 

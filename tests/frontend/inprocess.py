@@ -81,7 +81,7 @@ class InProcessDisk:
             self._loop.remove_reader(self.link)
             self.link.close()
             self.link = None
-            self.bookie.forget_connections()
+            self.bookie.forget_connections(link.connections_of(0))
 
 
 class InProcessBookie:

@@ -115,6 +115,62 @@ def ticks_us() -> int:
     return time.monotonic_ns() // 1_000
 
 
+class FrontEndOfLink:
+    """A link: the front-end's end, and ``worker``, the worker's."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.done = 0
+        """Batches of which everything was answered."""
+        self._requests = memoryview(bytearray(SLOT_COUNT * SLOT_BYTES))
+        self._answers = memoryview(bytearray(SLOT_COUNT * SLOT_BYTES))
+        self._slot = 0
+        self.front, self.back = link.pair()
+        slots = [self._answers[i * SLOT_BYTES : (i + 1) * SLOT_BYTES] for i in range(SLOT_COUNT)]
+        self.worker = ResponseSender(self.back, self._requests, slots)
+
+    def put(self, *frames: bytes, connection: int = 7) -> None:
+        """One batch."""
+        joined = b"".join(frames)
+        base = self._slot * SLOT_BYTES
+        SEGMENT.pack_into(self._requests, base, connection, len(joined), len(frames))
+        self._requests[base + SEGMENT.size : base + SEGMENT.size + len(joined)] = joined
+        size = SEGMENT.size + len(joined)
+        self.front.send(MESSAGE.pack(link.BATCH, 0, self._slot, size, 0, 0, ticks_us()))
+        self._slot = (self._slot + 1) % SLOT_COUNT
+
+    def answers(self) -> list[bytes]:
+        """The bodies of the answers that have come."""
+        found: list[bytes] = []
+        released = 0
+        while True:
+            try:
+                data = self.front.recv(1 << 16, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            for kind, _flag, slot, used, mask, _group, _us in MESSAGE.iter_unpack(data):
+                self.sent += 1
+                self.done += mask.bit_count()
+                assert kind == link.RESPONSES
+                if slot == link.NO_SLOT:
+                    continue
+                released |= 1 << slot
+                view = self._answers[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
+                for _connection, _count, frames in segments(view, used):
+                    found += [bytes(body) for body in bodies(frames, len(frames))]
+        if released:
+            self.front.send(MESSAGE.pack(link.RELEASE, 0, link.NO_SLOT, 0, released, 0, 0))
+        return found
+
+    def codes(self) -> list[int]:
+        """The codes of the answers that have come, all of version 2."""
+        return [int.from_bytes(body[4:8], "big", signed=True) for body in self.answers()]
+
+    def close(self) -> None:
+        self.front.close()
+        self.back.close()
+
+
 class Bench:
     """One disk, its groups, and the link."""
 
@@ -149,58 +205,38 @@ class Bench:
         self.stages = Stages(slow_us, ticks)
         self.lost = False
         self.groups = CommitGroups(self.store, self.bookie, self.stages, ticks, self._lose)
-        self.sent = 0
-        self.done = 0
-        """Batches of which everything was answered."""
         self.closed = False
-        self._requests = memoryview(bytearray(SLOT_COUNT * SLOT_BYTES))
-        self._answers = memoryview(bytearray(SLOT_COUNT * SLOT_BYTES))
-        self._slot = 0
-        self.front, self.back = link.pair()
-        slots = [self._answers[i * SLOT_BYTES : (i + 1) * SLOT_BYTES] for i in range(SLOT_COUNT)]
-        self.groups.attach(ResponseSender(self.back, self._requests, slots))
+        self.end = FrontEndOfLink()
+        self.link = self.end.worker
+        self.front, self.back = self.end.front, self.end.back
+        self.groups.attach(self.link)
 
-    def _lose(self) -> None:
+    def _lose(self, link_: ResponseSender) -> None:
         self.lost = True
-        self.groups.detach()
+        self.groups.detach(link_)
+        self.bookie.forget_connections(link.connections_of(0))
 
     def send(self, *frames: bytes, connection: int = 7) -> None:
         """One batch, which the worker takes as a group of its own."""
-        joined = b"".join(frames)
-        base = self._slot * SLOT_BYTES
-        SEGMENT.pack_into(self._requests, base, connection, len(joined), len(frames))
-        self._requests[base + SEGMENT.size : base + SEGMENT.size + len(joined)] = joined
-        size = SEGMENT.size + len(joined)
-        self.front.send(MESSAGE.pack(link.BATCH, 0, self._slot, size, 0, 0, ticks_us()))
-        self._slot = (self._slot + 1) % SLOT_COUNT
+        self.end.put(*frames, connection=connection)
         self.groups.receive()
 
     def answers(self) -> list[bytes]:
         """The bodies of the answers that have come."""
-        found: list[bytes] = []
-        released = 0
-        while True:
-            try:
-                data = self.front.recv(1 << 16, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            for kind, _flag, slot, used, mask, _group, _us in MESSAGE.iter_unpack(data):
-                self.sent += 1
-                self.done += mask.bit_count()
-                assert kind == link.RESPONSES
-                if slot == link.NO_SLOT:
-                    continue
-                released |= 1 << slot
-                view = self._answers[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
-                for _connection, _count, frames in segments(view, used):
-                    found += [bytes(body) for body in bodies(frames, len(frames))]
-        if released:
-            self.front.send(MESSAGE.pack(link.RELEASE, 0, link.NO_SLOT, 0, released, 0, 0))
-        return found
+        return self.end.answers()
+
+    @property
+    def sent(self) -> int:
+        return self.end.sent
+
+    @property
+    def done(self) -> int:
+        """Batches of which everything was answered."""
+        return self.end.done
 
     def codes(self) -> list[int]:
         """The codes of the answers that have come, all of version 2."""
-        return [int.from_bytes(body[4:8], "big", signed=True) for body in self.answers()]
+        return self.end.codes()
 
     def until(self, done: Callable[[], bool]) -> None:
         """Go on with what ends behind the groups until something holds."""

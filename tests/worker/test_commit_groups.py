@@ -113,7 +113,7 @@ def cold(make: Make, **options: object) -> Bench:
     assert codes_until(bench, 4) == [raw.EOK] * 4
     bench.files.cold = True
     bench.files.read_gate.clear()
-    bench.done = 0
+    bench.end.done = 0
     return bench
 
 
@@ -146,7 +146,7 @@ def test_a_late_read_of_a_front_end_that_is_gone_is_answered_to_nobody(make: Mak
     bench = cold(make)
     bench.send(raw.read_frame(1, 0), raw.add_frame(1, 5, b"x"))
     assert codes_until(bench, 1) == [raw.EOK]
-    bench.groups.detach()
+    bench.groups.detach(bench.link)
     bench.files.read_gate.set()
     bench.groups.drain()
     assert bench.answers() == []
@@ -172,7 +172,7 @@ def test_reads_of_a_front_end_that_is_gone_are_not_answered_by_the_next_one(
     work = bench.bookie.append(memoryview(frames), [(7, 5, 0, len(frames))])
     with pytest.raises(EOFError):
         bench.bookie.serve_reads(work, ResponseWriter(more))
-    bench.bookie.forget_connections()
+    bench.bookie.forget_connections(range(1 << 32))
     bench.send(raw.read_frame(1, 4))
     bench.files.read_gate.set()
     answers: list[bytes] = []
@@ -275,7 +275,7 @@ def test_a_front_end_that_goes_takes_its_answers_with_it_and_nothing_else(make: 
     bench = opened(make)
     bench.files.gate.clear()
     bench.send(*adds(3, 0, 3))
-    bench.groups.detach()
+    bench.groups.detach(bench.link)
     bench.files.gate.set()
     bench.groups.drain()
     assert bench.store.ledger_state(3) is not None
@@ -307,7 +307,7 @@ def thousand(bench: Bench, ledgers: int) -> None:
         *(raw.add_frame(ledger, 0, b"first") for ledger in entries)
     )  # so that they are known
     bench.until(lambda: len(bench.codes()) == ledgers)
-    bench.files.appends = bench.files.syncs = bench.files.bytes = bench.sent = 0
+    bench.files.appends = bench.files.syncs = bench.files.bytes = bench.end.sent = 0
     for group in range(GROUPS):
         frames = []
         for number in range(EACH):

@@ -46,7 +46,7 @@ class Worker:
         ticks: Callable[[], int] = lambda: self.now_us  # noqa: E731
         self.store = self.host.store
         self.bookie: Bookie = bookie_of(self.store)
-        self.groups = CommitGroups(self.store, self.bookie, Stages(0, ticks), ticks, lambda: None)
+        self.groups = CommitGroups(self.store, self.bookie, Stages(0, ticks), ticks, lambda _: None)
 
     def add(self, ledger: int, *entries: int, payload: bytes = b"x", **options: bool) -> list[int]:
         frames = (add3(ledger, number, payload, key=KEY, **options) for number in entries)

@@ -109,6 +109,9 @@ class NoStages(Stages):
         return {}
 
 
+_ALL = range(1 << 32)
+"""Every connection: a simulated bookie has one front-end."""
+
 _NO_STAGES = NoStages(0, lambda: 0)
 
 
@@ -120,6 +123,7 @@ class SimFrontLink:
         self.lane = lane
         self.inbox: list[tuple[int, bytes]] = []
         self._number = 0
+        self.has_batches = False
         self._slot = memoryview(bytearray(_SLOT_BYTES))
         self._full: list[bytes] = []
         self._writer = ResponseWriter(self._more)
@@ -361,7 +365,7 @@ class Worker:
         """Serves a front-end; sends the list of ledgers first."""
         service = self._service
         assert service is not None
-        self._detach()
+        self._detach(None)
         service.groups.drain()
         self.front = SimFrontLink(frontend, lane)
         ledgers = [ledger for ledger, _record in service.migrations.assigned_ledgers()]
@@ -369,11 +373,11 @@ class Worker:
         frontend.process.after(listed_s, frontend.listed, lane, ledgers)
         service.groups.attach(cast(FrontLink, self.front))
 
-    def _detach(self) -> None:
-        self.front = None
-        if self._service is not None:
-            self._service.groups.detach()
-            self._service.bookie.forget_connections()
+    def _detach(self, _front: object) -> None:
+        front, self.front = self.front, None
+        if self._service is not None and front is not None:
+            self._service.groups.detach(cast(FrontLink, front))
+            self._service.bookie.forget_connections(_ALL)
 
     def enqueue(self, number: int, frame: bytes) -> None:
         """Takes a request from the front-end; ``wake`` follows."""

@@ -71,7 +71,7 @@ class Side(Disk):
         self.bookie: Bookie = bookie_of(self.store, clock)
         ticks_us = lambda: clock.ticks_ms * 1_000  # noqa: E731
         stages: object = None
-        self.groups = CommitGroups(self.store, self.bookie, stages, ticks_us, lambda: None)  # type: ignore[arg-type]
+        self.groups = CommitGroups(self.store, self.bookie, stages, ticks_us, lambda _front: None)  # type: ignore[arg-type]
         self.moves = LedgerMigrations(
             self.files, self.path, self.store, self.bookie, self.groups, ticks_us
         )

@@ -14,6 +14,9 @@
 #              ARGS='--only "window 16" --quick --dir /data'; '--only "constant rate"', '--only foreign')
 # make bench-growth
 #              the bookie with a hundred times as much of everything: the last table there
+# make bench-frontends
+#              1, 2, 4 and 8 front-ends over 1, 2 and 4 disks, beside Apache's bookie where JDK 17 and Maven are: for a
+#              large host (ARGS='--dir /data1 --dir /data2 --generators 16 --rounds 3')
 # make bench-repair
 #              a lost disk and a lost bookie made good, beside Apache's: a table of docs/performance.md (JDK 17, Maven;
 #              ARGS='--ledgers 1000 --rounds 1 --no-report')
@@ -46,7 +49,7 @@ export PIP_NO_INPUT := 1
 # As pip does: the host's certificates, not its own.
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: demo demo-interpreted unit test test-slow test-all check kernel release bench-peers bench-growth bench-spark bench-repair site soak clean
+.PHONY: demo demo-interpreted unit test test-slow test-all check kernel release bench-peers bench-growth bench-frontends bench-spark bench-repair site soak clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -95,6 +98,9 @@ bench-peers: $(STAMP)
 
 bench-growth: $(STAMP)
 	$(BIN)/python -m tests.bench.growth --rounds $${ROUNDS:-5} $(ARGS)
+
+bench-frontends: $(STAMP)
+	$(BIN)/python -m tests.bench.frontends $(ARGS)
 
 bench-repair: $(STAMP)
 	$(BIN)/python -m tests.bench.repair $(ARGS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.harness.java import JavaProcess, class_path
@@ -98,8 +99,16 @@ class JavaBookie(JavaProcess):
     """One of Apache's bookies."""
 
     def __init__(
-        self, folder: Path, uri: str, *, journal: bool, heap_mb: int, direct_mb: int
+        self,
+        folder: Path,
+        uri: str,
+        *,
+        journal: bool,
+        heap_mb: int,
+        direct_mb: int,
+        ledgers: Sequence[Path] = (),
     ) -> None:
+        """``ledgers``: the folders of its disks; by default one in ``folder``."""
         folder.mkdir(parents=True)
         super().__init__("java bookie", folder / "log")
         self.folder = folder
@@ -111,7 +120,7 @@ class JavaBookie(JavaProcess):
             "metadataServiceUri": uri,
             "bookiePort": str(self.port),
             "journalDirectories": str(folder / "journal"),
-            "ledgerDirectories": str(folder / "ledgers"),
+            "ledgerDirectories": ",".join(map(str, ledgers or [folder / "ledgers"])),
             "journalWriteData": str(journal).lower(),
         }
         self._configuration.write_text("".join(f"{key}={settings[key]}\n" for key in settings))

@@ -39,7 +39,7 @@ other front-ends wait meanwhile.
 
 FRONTEND_BUFFERED_BYTES_MAX = 128 << 20
 """Bytes that the front-end buffers for all clients together, beside the batches in flight: partial frames, and unsent
-responses. Reads are refused before it is reached; nothing exceeds it.
+responses. Reads are refused before it is reached; nothing exceeds it. Several front-ends share it out.
 """
 
 DESCRIPTORS_MIN = 64
@@ -60,7 +60,7 @@ CONNECTION_UNSENT_BYTES_MAX = 32 << 20
 """Unsent responses of one connection, in bytes; beyond it reads are answered without entries, as too many requests."""
 
 UNAUTHENTICATED_MAX = 1_024
-"""Unauthenticated connections; one more closes the oldest."""
+"""Unauthenticated connections; one more closes the oldest. Several front-ends share them out."""
 
 OPEN_SEGMENTS_MAX = 64
 """Entry log segments that a disk keeps open for reading."""

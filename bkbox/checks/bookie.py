@@ -70,7 +70,20 @@ def _name(process: Process, status: Status) -> str:
     if process.role == "worker":
         path = next((disk.path for disk in status.disks if disk.disk == process.disk), process.name)
         return f"the worker of disk {path}"
-    return "the front-end" if process.role == "frontend" else "the repair worker"
+    if process.role == "repair":
+        return "the repair worker"
+    return process.name if len(_frontends(status)) > 1 else "the front-end"
+
+
+def _frontends(status: Status) -> list[Process]:
+    return [each for each in status.processes if each.role == "frontend"]
+
+
+def _is_covered(process: Process, status: Status) -> bool:
+    """True for one of several front-ends while another one serves."""
+    return process.role == "frontend" and any(
+        each.running and not each.stalled_s and each is not process for each in _frontends(status)
+    )
 
 
 def _processes(status: Status) -> Iterator[Finding]:
@@ -78,21 +91,24 @@ def _processes(status: Status) -> Iterator[Finding]:
         yield registry.PROGRESS.ok("every process makes progress")
     roles = {"frontend": registry.FRONTEND, "repair": registry.REPAIR}
     for process in status.processes:
+        covered = _is_covered(process, status)
         if process.stalled_s and process.stall == WAITS_FOR_DISK:
             yield registry.PROGRESS.fail(
                 f"{_stall(process, status)}; it goes on when the disk does. Look at the device and at the kernel's log",
                 command="dmesg --ctime | tail",
             )
         elif process.stalled_s:
-            yield registry.PROGRESS.fail(
+            stalled = registry.PROGRESS.warn if covered else registry.PROGRESS.fail
+            yield stalled(
                 f"{_stall(process, status)}; it is killed and started again by itself if it does not go on",
                 command=f"kill -CONT {process.pid}" if process.stall == STOPPED else None,
             )
         check = roles.get(process.role)
         if check is not None and process.running:
-            yield check.ok(f"runs; {counted(process.restarts, 'restart')}")
+            about = _name(process, status) if covered else ""
+            yield check.ok(f"runs; {counted(process.restarts, 'restart')}", about)
         elif check is not None and status.state != "stopping":
-            bad = check.fail if check.severity == "fail" else check.warn
+            bad = check.fail if check.severity == "fail" and not covered else check.warn
             yield bad(f"{_name(process, status)} is being started again")
         if process.restarts:
             yield registry.RESTARTS.warn(

@@ -54,7 +54,7 @@ CAUSES = (
     Cause(registry.NO_DISK, registry.PROGRESS),
     Cause(registry.WRITABLE, registry.PROGRESS, says=_ABSENT),
     Cause(registry.WRITABLE, registry.FRONTEND, says=(NO_DISK_WRITABLE,)),
-    Cause(registry.FRONTEND, registry.PROGRESS, cause_says="the front-end"),
+    Cause(registry.FRONTEND, registry.PROGRESS, cause_says="front-end"),
     Cause(registry.REPAIR, registry.PROGRESS, cause_says="the repair worker"),
     # a full disk
     Cause(registry.NO_SPACE, registry.SPACE, same_about=True),

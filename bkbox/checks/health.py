@@ -67,7 +67,8 @@ def health_of(status: Status, probes: Sequence[Probe]) -> Health:
 
 def not_ready(status: Status) -> str:
     """/readyz: why clients should not be sent to the bookie, each cause once; "" where they should."""
-    return "; ".join(each.why for each in fold(_bad(status, registry.READYZ)))
+    failed = [each for each in _bad(status, registry.READYZ) if each.verdict == "fail"]
+    return "; ".join(each.why for each in fold(failed))
 
 
 def not_whole(status: Status) -> list[str]:

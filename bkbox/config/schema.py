@@ -5,6 +5,7 @@ How a configuration is read and written: load.py.
 
 from __future__ import annotations
 
+import os
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -64,6 +65,16 @@ def bookie_id_problem(text: str) -> str | None:
     if text in (".", ".."):  # BookKeeper would accept these, but no znode can have such a name
         return f"bookie id {quoted(text)} cannot be a name in a metadata store"
     return None
+
+
+def default_frontends(disks: int, cores: int) -> int:
+    """Front-end processes where the configuration names no number.
+
+    A front-end and the workers behind it compute side by side, and so do the supervisor, the repair worker and the
+    clients on the host: with fewer than eight cores a second front-end takes the time of a worker. With one disk one
+    front-end keeps its worker busy.
+    """
+    return max(1, min(disks, cores // 4, limits.FRONTENDS_MAX))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +140,14 @@ class Config(SecurityKeys):
             "An entry is acknowledged after a sync of the entry log, a write to it, or a sync of "
             "the journal.",
             "sync",
+        )
+    )
+    frontends: int = field(
+        metadata=_key(
+            Whole(0, limits.FRONTENDS_MAX),
+            "Front-end processes, which share the port; 0: as many as disks, at most one for each four "
+            "processor cores.",
+            0,
         )
     )
     readonly_while_in_limbo: bool = field(
@@ -439,6 +458,11 @@ class Config(SecurityKeys):
     @property
     def listen_port(self) -> int:
         return address_of(self.listen)[1]
+
+    @property
+    def frontend_count(self) -> int:
+        """The number of front-end processes."""
+        return self.frontends or default_frontends(len(self.disks), len(os.sched_getaffinity(0)))
 
     def values(self) -> dict[str, object]:
         """Every key with its value in the form of TOML and JSON: paths as text."""

@@ -41,6 +41,13 @@ ABSENT: dict[Purpose, Code] = {
 """The response for a ledger that no disk has. A purpose that is not listed here creates it."""
 
 
+def creates(purpose: Purpose, *, new_ledgers: bool) -> bool:
+    """True if a request creates the ledger where no disk has it. ``new_ledgers``: normal writes may."""
+    if purpose in (Purpose.WRITE, Purpose.WRITE_LAC):
+        return new_ledgers
+    return purpose not in ABSENT
+
+
 class Link(Protocol):
     """The state of the link to a disk's worker."""
 
@@ -119,6 +126,12 @@ class LedgerDirectory:
         for ledger in ledgers:
             self._table.put(ledger, disk)
 
+    def record_list(self, disk: int, ledgers: Iterable[int]) -> None:
+        """Records a part of a disk's list, which may have been made before a ledger was paused."""
+        for ledger in ledgers:
+            if self._table.put(ledger, disk) == MIGRATING:
+                self._table.put(ledger, MIGRATING)
+
     def mark_migrating(self, ledger: int) -> int:
         """Marks the ledger as migrating between two disks; returns its previous disk number."""
         return self._table.put(ledger, MIGRATING)
@@ -152,10 +165,8 @@ class LedgerDirectory:
             return place
         if not self.all_listed():
             return Code.EIO
-        if purpose in ABSENT:
-            return ABSENT[purpose]
-        if purpose in (Purpose.WRITE, Purpose.WRITE_LAC) and not new_ledgers:
-            return Code.EREADONLY
+        if not creates(purpose, new_ledgers=new_ledgers):
+            return ABSENT.get(purpose, Code.EREADONLY)
         known = [links.get(number) for number in range(len(self.disks))]
         chosen = self.choose(
             ledger,
@@ -163,6 +174,10 @@ class LedgerDirectory:
             [link is not None and link.writable for link in known],
         )
         return Code.EIO if isinstance(chosen, Unroutable) else chosen
+
+    def is_unlisted(self, ledger: int) -> bool:
+        """True if every disk's list is known, and none names this ledger."""
+        return ledger >= 0 and self.find(ledger) is None and self.all_listed()
 
     def choose(
         self, ledger: int, in_service: Sequence[bool], writable: Sequence[bool]

@@ -31,8 +31,8 @@ _AUTH_DISABLED = AuthMessage(AUTH_DISABLED_PLUGIN, b"")
 class Router(Protocol):
     """The interface of the front-end that a session uses."""
 
-    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
-        """The link to send a request to, or the code to refuse it with; None: not yet."""
+    def route(self, ledger: int, purpose: Purpose, connection: int) -> DiskLink | Code | None:
+        """The link to send a request of a connection to, or the code to refuse it with; None: not yet."""
 
     def space(self) -> Space:
         """Space on the bookie's disks, in bytes. Raises DiskError."""
@@ -103,7 +103,7 @@ class RequestRouter:
             code = self._authorizer.may_create(self._number, header.ledger_id, key_of_v2(body))
             if code is not Code.EOK:
                 return None if code is None else v2.refuse(body, code)
-        target = self._router.route(header.ledger_id, purpose)
+        target = self._router.route(header.ledger_id, purpose, self._number)
         if target is None:
             return None
         return (
@@ -132,7 +132,7 @@ class RequestRouter:
             code = self._authorizer.may_create(self._number, request.ledger_id, key)
             if code is not Code.EOK:
                 return None if code is None else _refuse(request, code)
-        target = self._router.route(request.ledger_id, purpose)
+        target = self._router.route(request.ledger_id, purpose, self._number)
         if target is None:
             return None
         if isinstance(target, Code):

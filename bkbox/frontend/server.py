@@ -1,4 +1,4 @@
-"""The front-end process: one listening socket, its sessions, and a link to each disk worker.
+"""A front-end process: the listening socket, its sessions, and a link to each disk worker.
 
 It has one thread and one epoll loop. An iteration handles what clients and workers have sent, and then sends what
 resulted: one write per connection with responses, one message per disk with requests. So an iteration costs the same
@@ -7,6 +7,10 @@ few system calls for one request as for thousands.
 Its only lasting state is the directory of ledgers, which it rebuilds from the workers. A request for a disk that is
 out of service gets EIO: 'unknown', never 'no such entry'. While the bytes buffered for clients are close
 to FRONTEND_BUFFERED_BYTES_MAX, reads get ETOOMANYREQUESTS: nothing was done with them.
+
+A bookie may have several front-ends, which share the port. Each has connections and links of its own. The supervisor
+assigns ledgers to disks for them (ledger_queries.py), and what bounds all of them is counted in shared memory
+(shared_counts.py), or each gets its share: bytes buffered, and unauthenticated connections.
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import select
 import socket
 import time
 from collections.abc import Mapping
@@ -30,15 +33,23 @@ from bkbox.base.limits import (
 from bkbox.base.logs import trace
 from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.logs.refusals import Refusals
-from bkbox.base.text import error_text, quoted
+from bkbox.base.text import quoted
 from bkbox.errors import AuthenticationError, DiskError, FrameError
+from bkbox.frontend.acceptor import Acceptor
 from bkbox.frontend.access.access_policy import AccessPolicy
 from bkbox.frontend.access.authorization import Authorizer
 from bkbox.frontend.access.ledger_verification import CHECK_TIMEOUT_S, Finding, LedgerVerification
 from bkbox.frontend.client_session import ClientSession
 from bkbox.frontend.disk_link import DiskLink
 from bkbox.frontend.disk_space import space_of
-from bkbox.frontend.ledger_directory import ABSENT, MIGRATING, LedgerDirectory, Purpose
+from bkbox.frontend.ledger_directory import (
+    ABSENT,
+    MIGRATING,
+    LedgerDirectory,
+    Purpose,
+    creates,
+)
+from bkbox.frontend.ledger_queries import Answer, LedgerQueries
 from bkbox.frontend.loop.connection import Connection
 from bkbox.frontend.loop.event_loop import EventLoop
 from bkbox.frontend.loop.routing import SlotWaiter
@@ -46,11 +57,11 @@ from bkbox.frontend.overload.connection_cpu_budget import ConnectionCpuBudget
 from bkbox.frontend.overload.connection_timeouts import (
     ConnectionTimeouts,
     TimeoutSettings,
-    enable_keepalive,
 )
 from bkbox.frontend.overload.memory_pressure import MemoryPressure
 from bkbox.frontend.overload.protocol_error_throttle import ProtocolErrorThrottle
 from bkbox.frontend.paused_ledgers import PausedLedgers
+from bkbox.frontend.shared_counts import SharedCounts
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.handlers import Handlers
@@ -66,8 +77,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BACKLOG = 1024
-_ACCEPT_PAUSE_S = 1.0
 _FAR_S = 3600.0
 _BOUNDS = (
     *("connections_max", "connections_per_peer_max", "handshake_timeout_s"),
@@ -91,6 +100,8 @@ class Frontend:
         self._directory = LedgerDirectory((), self._loop.common.routes)
         self._paused = PausedLedgers(time.monotonic, MIGRATION_PAUSE_MAX_S)
         self._verification = LedgerVerification(self._decides, self._check, time.monotonic)
+        self._queries: LedgerQueries | None = None
+        """None for the only front-end, which assigns new ledgers to disks itself."""
         self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
         self._new_ledgers = True
@@ -115,10 +126,12 @@ class Frontend:
             allowed, self._authenticated_sessions, self._close_timed_out, time.monotonic
         )
         self._housekeeping_s = self._next_timer_s = 0.0
-        self._listener: socket.socket | None = None
+        self._shared: SharedCounts | None = None
+        """The counts of all front-ends; None for the only one."""
+        self._acceptor: Acceptor | None = None
         self._handshake_timeout_s = 10.0
-        self._listens = False
-        self._accept_from_s: float | None = None
+        self._count = 1
+        """Of front-ends."""
         self._running = True
 
     def run(self) -> None:
@@ -143,16 +156,19 @@ class Frontend:
         if self._handshake_pool is not None:
             self._handshake_pool.tick()
         self._verification.tick()
+        if self._queries is not None:
+            self._queries.tick()
         for delayed in self._error_throttle.pop_expired():
             self._receive(*delayed)
-        if self._accept_from_s is not None and now_s >= self._accept_from_s:
-            self._accept()
+        if self._acceptor is not None:
+            self._acceptor.tick(now_s)
         waits = (
             self._housekeeping_s - now_s if self._sessions else None,
             None if self._handshake_pool is None else self._handshake_pool.wait_s(),
             self._error_throttle.wait_s(),
             self._verification.wait_s(),
-            None if self._accept_from_s is None else self._accept_from_s - now_s,
+            None if self._queries is None else self._queries.wait_s(),
+            None if self._acceptor is None else self._acceptor.wait_s(now_s),
         )
         self._next_timer_s = now_s + min(
             (wait for wait in waits if wait is not None), default=_FAR_S
@@ -174,8 +190,8 @@ class Frontend:
         return timers_s if paused_s is None else min(timers_s, paused_s)
 
     def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         if self._handshake_pool is not None:
             self._handshake_pool.close()
         for sock, _, _ in self._error_throttle.clear():
@@ -204,6 +220,8 @@ class Frontend:
         if session.authorizer is not None:
             self._give_back(session.authorizer)
             self._verification.forget(session.number)
+        if self._queries is not None:
+            self._queries.forget(session.number)
         del self._loop.streams[session.sock.fileno()]
         del self._sessions[session.number]
         session.close()
@@ -223,6 +241,7 @@ class Frontend:
     # ---- the supervisor's commands ------------------------------------------------------------------
 
     def _register(self, handlers: Handlers) -> None:
+        handlers.on_fd(messages.JoinFrontends, self._join_frontends)
         handlers.on_fd(messages.OpenFrontend, self._open_port)
         handlers.on(messages.SetAccessPolicy, self._set_access_policy)
         handlers.on_fd(messages.AttachDisk, self._attach_disk)
@@ -232,6 +251,7 @@ class Frontend:
         handlers.on(messages.OverQuota, self._mark_over_quota)
         handlers.on(messages.PauseLedger, self._hold_ledger)
         handlers.on(messages.PlaceLedger, self._place_ledger)
+        handlers.on(messages.LedgersResolved, self._on_ledgers_resolved)
         handlers.on(messages.DiskJoins, self._on_disk_joins)
         handlers.on(messages.DiskLeaves, self._on_disk_leaves)
         handlers.on(messages.Settings, self._apply_settings)
@@ -245,16 +265,32 @@ class Frontend:
 
     def _open_port(self, order: messages.OpenFrontend, fd: int) -> None:
         self._open = order
-        self._connections = connections_of(order.number)
         self._paths = dict(zip(order.disks, order.disk_paths, strict=True))
         self._directory = LedgerDirectory(order.disks, self._loop.common.routes)
         self._awaited = {self._directory.disks.index(disk) for disk in order.attached}
-        self._listener = socket.socket(fileno=os.dup(fd))
+        acceptor = self._acceptor = Acceptor(
+            socket.socket(fileno=os.dup(fd)),
+            self._loop,
+            self._cpu_budget,
+            self._limited_log,
+            self._schedule_timers,
+            self._admit_one,
+            None if self._shared is None else self._shared.has_surplus,
+        )
         self._apply_limits({name: getattr(order, name) for name in _BOUNDS})
         if (
             not self._awaited
         ):  # no disk is in service: the port is open all the same, and responds with errors
-            self._listen()
+            self._listen(acceptor)
+
+    def _join_frontends(self, order: messages.JoinFrontends, fd: int) -> None:
+        """It is one of several: bounds hold over all of them, or are shared out."""
+        self._connections = connections_of(order.number)
+        self._queries = LedgerQueries(self._send_queries, time.monotonic)
+        shared = self._shared = SharedCounts(fd, order.number, order.count)
+        self._peers.shared = self._buckets.times = shared
+        self._loop.common.buffered_max = FRONTEND_BUFFERED_BYTES_MAX // order.count
+        self._count = order.count
 
     def _set_access_policy(self, order: messages.SetAccessPolicy) -> None:
         self._admit(AccessPolicy.from_order(order.payload))
@@ -298,9 +334,13 @@ class Frontend:
                 link.hand_over()
 
     def _place_ledger(self, call: messages.PlaceLedger) -> None:
-        """Records the disk of a ledger, whose pause ends."""
+        """Records the disk of a ledger, whose pause ends. A list that a worker has sent before counts before."""
+        for each in list(self._links.values()):
+            each.receive()
         number = self._directory.disks.index(call.disk)
         self._directory.record(number, (call.ledger,))
+        if self._queries is not None:
+            self._queries.placed(call.ledger)
         left, link = self._paused.end(call.ledger), self._links.get(number)
         if left is not None and left != number and left in self._links and link is not None:
             for session in self._authenticated_sessions():
@@ -338,6 +378,7 @@ class Frontend:
         descriptors = allow(values["connections_max"] + FRONTEND_DESCRIPTORS)
         allowed = max(descriptors - FRONTEND_DESCRIPTORS, 1)
         self._peers.total_max = min(values["connections_max"], allowed)
+        self._peers.all_max = values["connections_max"]
         self._peers.per_peer_max = values["connections_per_peer_max"]
         self._handshake_timeout_s = values["handshake_timeout_s"]
         if self._handshake_pool is not None:
@@ -402,42 +443,9 @@ class Frontend:
 
     # ---- clients ------------------------------------------------------------------------------------
 
-    def _listen(self) -> None:
-        """Opens the listener. If that fails the process ends; the supervisor sees that and reports it."""
-        assert self._listener is not None
-        self._listens = True
-        try:
-            self._listener.listen(_BACKLOG)
-        except OSError as error:
-            raise SystemExit(f"cannot listen: {error_text(error)}") from error
-        self._listener.setblocking(False)
-        enable_keepalive(self._listener)
-        self._loop.watch(self._listener, self._accept)
+    def _listen(self, acceptor: Acceptor) -> None:
+        acceptor.listen()
         self._control.send(messages.Listening())
-
-    def _accept(self) -> None:
-        """Accepts one waiting connection. Without descriptors or memory for it, or while new connections are
-        throttled, accepting pauses."""
-        assert self._listener is not None
-        throttle_s = self._cpu_budget.throttle_s()
-        if throttle_s:
-            self._pause_accept(time.monotonic() + throttle_s)
-            return
-        began_s = self._cpu_budget.cpu_s()
-        try:
-            sock, address = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            self._pause_accept(None)
-            return
-        except OSError as error:
-            self._limited_log.log(
-                logging.WARNING, "accept", "a connection cannot be accepted: %s", error
-            )
-            self._pause_accept(time.monotonic() + _ACCEPT_PAUSE_S)
-            return
-        self._pause_accept(None)
-        self._admit_one(sock, str(address), address[0])
-        self._cpu_budget.charge(began_s)
 
     def _admit_one(self, sock: socket.socket, peer: str, host: str) -> None:
         if not self._peers.admit(host):
@@ -504,6 +512,7 @@ class Frontend:
                 self._refusals,
                 self._cpu_budget,
                 self._schedule_timers,
+                self._count,
             )
             self._handshake_pool.timeout_s = self._handshake_timeout_s
         return self._handshake_pool
@@ -550,22 +559,16 @@ class Frontend:
             details = connection.peer, error
             self._limited_log.log(logging.INFO, kind, "connection %s: %s; not let in", *details)
 
-    def _pause_accept(self, until_s: float | None) -> None:
-        """Pauses accepting until then; None: resumes."""
-        if (until_s is None) != (self._accept_from_s is None):
-            assert self._listener is not None
-            self._loop.poll.modify(self._listener, select.EPOLLIN if until_s is None else 0)
-        self._accept_from_s = until_s
-        if until_s is not None:
-            self._schedule_timers(until_s)
-
     # ---- routing ------------------------------------------------------------------------------------
 
-    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
-        """The link to send a request to, or the code to refuse it with; None: the ledger is between two disks."""
+    def route(self, ledger: int, purpose: Purpose, connection: int) -> DiskLink | Code | None:
+        """The link to send a request to, or the code to refuse it with; None: the ledger is between two disks, or the
+        supervisor is asked for its disk."""
         if purpose is Purpose.READ and self._loop.common.above_hard_limit():
             self._refused += 1
             return self._refusal(ledger, Code.ETOOMANYREQUESTS)
+        if self._queries is not None and self._directory.is_unlisted(ledger):
+            return self._query(self._queries, ledger, purpose, connection)
         place = self._directory.route(ledger, purpose, self._links, new_ledgers=self._new_ledgers)
         if isinstance(place, Code):
             return self._refusal(ledger, place)
@@ -575,6 +578,41 @@ class Frontend:
         if link is not None and link.in_service:
             return link
         return self._refusal(ledger, Code.EIO)
+
+    def _query(
+        self, queries: LedgerQueries, ledger: int, purpose: Purpose, connection: int
+    ) -> Code | None:
+        """The code to refuse a request for an unknown ledger with; None: not known yet."""
+        if purpose is Purpose.WRITE and self._loop.common.routes.is_over(ledger):
+            return self._refusal(ledger, Code.ETOOMANYREQUESTS)
+        wanted = creates(purpose, new_ledgers=self._new_ledgers)
+        answer = queries.answer(connection, ledger, creates=wanted)
+        if answer is None:
+            self._schedule_timers()
+            return None
+        if answer is Answer.UNKNOWN or wanted:
+            return self._refusal(ledger, Code.EIO)
+        return self._refusal(ledger, ABSENT.get(purpose, Code.EREADONLY))
+
+    def _send_queries(self, batch: int, ledgers: list[tuple[int, bool]]) -> None:
+        for start in range(0, len(ledgers), messages.PAGE_ITEMS):
+            page = ledgers[start : start + messages.PAGE_ITEMS]
+            payload = b"".join(messages.LEDGER_ITEM.pack(*each) for each in page)
+            self._control.send(messages.ResolveLedgers(batch=batch, payload=payload))
+
+    def _on_ledgers_resolved(self, order: messages.LedgersResolved) -> None:
+        assert self._queries is not None
+        known = self._directory.disks
+        numbers = [known.index(disk) if disk in known else None for disk in order.disks]
+        for ledger, index in messages.PLACEMENT_ITEM.iter_unpack(order.payload):
+            number = numbers[index] if index >= 0 else None
+            if number is None:
+                answer = Answer(index) if index < 0 else Answer.UNKNOWN
+                self._queries.denied(order.batch, ledger, answer)
+            else:
+                if self._directory.find(ledger) != MIGRATING:  # else PlaceLedger follows
+                    self._directory.record(number, (ledger,))
+                self._queries.placed(ledger)
 
     def _refusal(self, ledger: int, code: Code) -> Code:
         """Logs, rate limited, that a request is refused without a disk, and returns the code. A response for a ledger
@@ -586,10 +624,12 @@ class Frontend:
         return code
 
     def await_route(self, waiter: SlotWaiter) -> None:
-        """Registers a waiter: its ``on_slot_free`` is called when more is known of a migrating ledger, or of one to be
-        created."""
+        """Registers a waiter: its ``on_slot_free`` is called when more is known of a migrating ledger, of one to be
+        created, or of an unknown one."""
         assert isinstance(waiter, ClientSession)
-        if not self._verification.wait(waiter.number, waiter):
+        if self._verification.wait(waiter.number, waiter):
+            return
+        if self._queries is None or not self._queries.wait(waiter.number, waiter):
             self._paused.wait(waiter)
 
     def _decides(self, ledger: int) -> bool:
@@ -612,7 +652,7 @@ class Frontend:
     # ---- callbacks of the links ---------------------------------------------------------------------
 
     def ledgers(self, disk: int, ledgers: list[int]) -> None:
-        self._directory.record(disk, ledgers)
+        self._directory.record_list(disk, ledgers)
 
     def listed(self, disk: int) -> None:
         self._directory.listed(disk)
@@ -627,5 +667,6 @@ class Frontend:
 
     def _no_longer_awaited(self, disk: int) -> None:
         self._awaited.discard(disk)
-        if not self._awaited and not self._listens:
-            self._listen()
+        acceptor = self._acceptor
+        if not self._awaited and acceptor is not None and not acceptor.listens:
+            self._listen(acceptor)

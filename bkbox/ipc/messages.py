@@ -37,6 +37,9 @@ DELETED_ITEM = struct.Struct("=QBQ")
 
 LEDGER_ID_ITEM = struct.Struct("=Q")
 
+PLACEMENT_ITEM = struct.Struct("=Qi")
+"""A ledger and its disk, as an index."""
+
 REGION_ITEM = struct.Struct("=IQQ")
 """A region of a segment: its id, start, end."""
 
@@ -445,17 +448,24 @@ class RecordCopies(Message, to="worker"):
 # ---- supervisor to front-end ------------------------------------------------------------------------
 
 
+class JoinFrontends(Message, to="frontend"):
+    """It is one of ``count`` front-ends, with this ``number`` from 0 on; sent before OpenFrontend where there are
+    several. The one descriptor is that of their shared counts (frontend/shared_counts.py). None of them assigns new
+    ledgers to disks: each asks with ResolveLedgers."""
+
+    number: int
+    count: int
+
+
 class OpenFrontend(Message, to="frontend"):
     """Start serving. The one descriptor is the bound socket; it starts listening once the disks in ``attached`` have
-    listed their ledgers, or are lost. ``disk_paths``: folders whose file systems make up the bookie's size. ``number``:
-    which of the bookie's front-ends it is, from 0 on."""
+    listed their ledgers, or are lost. ``disk_paths``: folders whose file systems make up the bookie's size."""
 
     frame_bytes_max: int
     connection_inflight_bytes_max: int
     disks: list[str]
     disk_paths: list[str]
     attached: list[str]
-    number: int = 0
     connections_max: int = 100_000
     connections_per_peer_max: int = 0
     handshake_timeout_s: float = 10.0
@@ -499,6 +509,22 @@ class NewLedgers(Message, to="frontend"):
 
 class Listening(Message, to="supervisor"):
     """Unsolicited, front-end to supervisor: the ledgers of the attached disks are known and the port is open."""
+
+
+class ResolveLedgers(Message, to="supervisor"):
+    """Unsolicited, one of several front-ends to supervisor: on which disk are these ledgers? LEDGER_ITEM each; the flag
+    is 1 if the ledger is to be assigned to a disk where it has none. LedgersResolved follows, with this ``batch``."""
+
+    batch: int
+
+
+class LedgersResolved(Message, to="frontend"):
+    """The disks of ledgers, PLACEMENT_ITEM each: an index into ``disks``, or a value of ledger_queries.Answer. Answers
+    a ``batch`` of queries, or unasked (0) when another front-end had a ledger assigned. A ledger that migrates is left
+    out: PlaceLedger follows."""
+
+    batch: int
+    disks: list[str]
 
 
 class CheckLedger(Message, to="supervisor"):

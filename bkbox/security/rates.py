@@ -2,22 +2,71 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from bkbox.base.token_bucket import TokenBucket
+
+_SECOND_NS = 1_000_000_000
+
+
+class Bucket(Protocol):
+    """A bucket of tokens that a second fills."""
+
+    @property
+    def rate(self) -> float | None: ...
+
+    def try_acquire(self, now_s: float) -> bool:
+        """Takes one token; False if there is none."""
+
+
+class FillTimes(Protocol):
+    """When buckets are full, over all front-ends of a bookie, in ns of the monotonic clock."""
+
+    def full_ns(self, key: int) -> int:
+        """The time for the bucket of this key; any in the past for one that is full."""
+
+    def set_full_ns(self, key: int, full_ns: int) -> None:
+        """Set the time, after a token was taken."""
+
+
+class SharedBucket:
+    """One bucket of an identity, whose tokens several front-ends take. Its level is a time: when it is full."""
+
+    def __init__(self, identity: str, per_second: int, times: FillTimes) -> None:
+        self.rate: float | None = per_second
+        self._key = key_of_identity(identity)
+        self._token_ns = _SECOND_NS // per_second
+        self._times = times
+
+    def try_acquire(self, now_s: float) -> bool:
+        now_ns = int(now_s * _SECOND_NS)
+        full_ns = max(now_ns, self._times.full_ns(self._key)) + self._token_ns
+        if full_ns - now_ns > _SECOND_NS:
+            return False
+        self._times.set_full_ns(self._key, full_ns)
+        return True
 
 
 class Buckets:
-    """One bucket for all connections of an identity, kept as long as there are any; full at first."""
+    """One bucket for all connections of an identity, kept as long as there are any; full at first. ``times``: where
+    several front-ends take tokens from one bucket."""
 
     def __init__(self) -> None:
-        self._buckets: dict[str, tuple[TokenBucket, int]] = {}
+        self.times: FillTimes | None = None
+        self._buckets: dict[str, tuple[Bucket, int]] = {}
 
-    def open(self, identity: str, per_second: int) -> TokenBucket:
+    def open(self, identity: str, per_second: int) -> Bucket:
         """For one connection more; ``close`` for one less."""
         bucket, users = self._buckets.get(identity, (None, 0))
         if bucket is None or bucket.rate != per_second:
-            bucket = TokenBucket(per_second, is_full=True)
+            bucket = self._new(identity, per_second)
         self._buckets[identity] = bucket, users + 1
         return bucket
+
+    def _new(self, identity: str, per_second: int) -> Bucket:
+        if self.times is None:
+            return TokenBucket(per_second, is_full=True)
+        return SharedBucket(identity, per_second, self.times)
 
     def close(self, identity: str) -> None:
         found = self._buckets.get(identity)
@@ -28,3 +77,11 @@ class Buckets:
             self._buckets[identity] = bucket, users - 1
         else:
             del self._buckets[identity]
+
+
+def key_of_identity(identity: str) -> int:
+    """A number for an identity, the same in every process, and not 0: FNV-1a of 63 bits."""
+    value = 0xCBF29CE484222325
+    for octet in identity.encode():
+        value = ((value ^ octet) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value >> 1 or 1

@@ -24,6 +24,7 @@ from bkbox.supervisor.boot.other_writers import refuse_other_writers
 if TYPE_CHECKING:
     from bkbox.config.schema import Config
     from bkbox.supervisor.access_policy import Credentials
+    from bkbox.supervisor.children.child_group import ChildGroup
     from bkbox.supervisor.children.child_pool import ChildPool
     from bkbox.supervisor.children.process import Child
     from bkbox.supervisor.disks.disks import Disk
@@ -39,14 +40,13 @@ if TYPE_CHECKING:
         @property
         def disks(self) -> list[Disk]: ...
         @property
-        def frontend(self) -> Child | None: ...
+        def frontends(self) -> ChildGroup: ...
         @property
         def child_pool(self) -> ChildPool: ...
         @property
         def quotas(self) -> QuotaState: ...
         @property
         def repair(self) -> Child | None: ...
-        def tell_credentials(self) -> None: ...
 
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def reload(
     if dry_run:
         return changes
     bookie.credentials.load(changed)
-    bookie.tell_credentials()
+    bookie.frontends.send(bookie.credentials.order)
     bookie.config = changed
     if changes:
         logs.set_level(bookie.config.log_level)
@@ -98,6 +98,7 @@ def on_hangup(bookie: ReloadingBookie, environ: Mapping[str, str]) -> None:
 def _tell_children(bookie: ReloadingBookie) -> None:
     values = bookie.config.values()
     live = {name: values[name] for name, item in SCHEMA.items() if is_live(item)}
-    for child in (*(disk.child for disk in bookie.disks), bookie.frontend, bookie.repair):
+    bookie.frontends.send(messages.Settings(values=live))
+    for child in (*(disk.child for disk in bookie.disks), bookie.repair):
         if child is not None:
             child.control.send(messages.Settings(values=live))

@@ -8,7 +8,7 @@ is written first (cookie_repair.py): a start then either goes on as if the chang
 and names the command that finishes it.
 
 - *add*: the cookies of the metadata store and of all disks are written, then the new disk is prepared, its worker is
-  started, and the front-end is told. It gets new ledgers by its free space; no ledger is migrated to it.
+  started, and the front-ends are told. It gets new ledgers by its free space; no ledger is migrated to it.
 - *drain*: the disk takes no new ledgers from the moment the drain is noted on it; a job migrates its ledgers.
 - *remove*: only a disk without ledgers. *Removed* is noted on it, then the cookies are written without it.
 - *replace*: only a disk that has failed. The new one is prepared as its replacement, as `bkbox cookie repair` does
@@ -94,8 +94,7 @@ class DiskChanges:
                 lock.release()
                 raise
             bookie.disks.append(disk)
-            joins = messages.DiskJoins(disk=disk.uuid, path=str(path))
-            notes += await self._bring_up(disk, joins)
+            notes += await self._bring_up(disk)
             return [*notes, *await self._serve_commands(socket_before)]
 
     def _newly_named(self, path: Path, failed: Disk | None) -> Config:
@@ -167,12 +166,12 @@ class DiskChanges:
         disk.needs_stamp = prepared.state is DirState.REPLACED
         return disk
 
-    async def _bring_up(self, disk: Disk, joins: messages.DiskJoins) -> list[str]:
+    async def _bring_up(self, disk: Disk, *, replaces: str = "") -> list[str]:
         bookie = self._bookie
         notes = []
-        disk.listed = not joins.replaces
+        disk.listed = not replaces
         bookie.begin_run(disk)
-        await self.drains.tell_frontend(joins)
+        await bookie.frontends.join(disk, replaces=replaces)
         try:
             await bookie.start_disk(self._base, disk)
         except (BkboxError, OSError) as error:
@@ -180,7 +179,7 @@ class DiskChanges:
                 f"warning: its worker is not up yet, and is tried again: {error_text(error)}"
             )
         bookie.keep_disk(self._base, disk)
-        await self.drains.publish_free_space()
+        await bookie.frontends.publish_free_space()
         return notes
 
     # ---- replace ------------------------------------------------------------------------------------
@@ -210,8 +209,7 @@ class DiskChanges:
                 self._restore(old)
                 raise
             self._bookie.disks[self._bookie.disks.index(old)] = disk
-            joins = messages.DiskJoins(disk=disk.uuid, path=str(path), replaces=old.uuid)
-            notes += await self._bring_up(disk, joins)
+            notes += await self._bring_up(disk, replaces=old.uuid)
             return [*notes, *await self._serve_commands(socket_before)]
 
     async def _lock_and_prepare(self, config: Config, path: Path, old: Disk) -> Disk:
@@ -262,7 +260,7 @@ class DiskChanges:
                 socket_before = admin_socket_path(bookie.config)
                 bookie.config = config
                 bookie.disks.remove(disk)
-                await self.drains.tell_frontend(messages.DiskLeaves(disk=disk.uuid))
+                await bookie.frontends.leave(disk)
                 await self._end_worker(disk)
             disk.lock.release()
             notes = f"put this into {config.path}, or the next start refuses: {_line(config.disks)}"

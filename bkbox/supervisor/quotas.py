@@ -8,13 +8,15 @@ from bkbox.ipc.messages import Message, OverQuota, QuotaUse
 
 if TYPE_CHECKING:
     from bkbox.config.schema import Config
-    from bkbox.supervisor.children.process import Child
+    from bkbox.supervisor.children.child_group import ChildGroup
 
     class QuotaBookie(Protocol):
         """The part of the supervisor that quotas use."""
 
         config: Config
-        frontend: Child | None
+
+        @property
+        def frontends(self) -> ChildGroup: ...
 
 
 class QuotaState:
@@ -44,7 +46,7 @@ class QuotaState:
             self._coming.append(message.payload)
             if not message.more:
                 self._pages, self._coming = self._coming, []
-                self.tell()
+                self._tell()
 
     def begin(self) -> None:
         """A new repair worker has started and reports everything again."""
@@ -54,12 +56,16 @@ class QuotaState:
         """The configuration has changed."""
         if not self._bookie.config.quotas:
             self.use, self._pages, self._coming = QuotaUse(), [b""], []
-            self.tell()
+            self._tell()
 
-    def tell(self) -> None:
-        """Sends the ledgers that accept no adds to the front-end."""
-        frontend = self._bookie.frontend
-        if frontend is not None and frontend.running:
-            for number, page in enumerate(self._pages, start=1):
-                message = OverQuota(more=number < len(self._pages), payload=page)
-                frontend.control.send(message)
+    def pages(self) -> list[OverQuota]:
+        """The ledgers that accept no adds, as a front-end is told them."""
+        last = len(self._pages)
+        return [
+            OverQuota(more=number < last, payload=page)
+            for number, page in enumerate(self._pages, start=1)
+        ]
+
+    def _tell(self) -> None:
+        for page in self.pages():
+            self._bookie.frontends.send(page)

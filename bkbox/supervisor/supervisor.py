@@ -34,20 +34,18 @@ from bkbox.base.commandline import set_origin
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
 from bkbox.base.ids import BookieId
-from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.values import replaced
 from bkbox.config.schema import Config, address_of
 from bkbox.config.values import join_address
 from bkbox.errors import (
     BkboxError,
     BootError,
-    ConnectionLostError,
     DiskError,
     DiskFailedError,
     MetadataError,
     MetadataUnavailableError,
 )
-from bkbox.ipc import channel, link, messages
+from bkbox.ipc import channel, messages
 from bkbox.metadata.base import Registration
 from bkbox.storage.disk import dirty_marker as markers
 from bkbox.storage.disk.dirty_marker import Incarnation
@@ -70,10 +68,9 @@ from bkbox.supervisor.disks.disk_inspection import stamp
 from bkbox.supervisor.disks.disks import Disk
 from bkbox.supervisor.disks.drain_marker import is_draining
 from bkbox.supervisor.disks.duplicate_placement import resolve_duplicate_ledgers
-from bkbox.supervisor.disks.ledger_checks import LedgerChecks
 from bkbox.supervisor.disks.ledger_migration import LedgerMigrator
-from bkbox.supervisor.disks.placement_updates import free_space_message
 from bkbox.supervisor.disks.readonly_requests import ReadOnlyRequests
+from bkbox.supervisor.frontends import Frontends
 from bkbox.supervisor.quotas import QuotaState
 from bkbox.supervisor.service.child_progress import Progress
 from bkbox.supervisor.service.mdns import announced
@@ -130,8 +127,6 @@ class Supervisor:
         self.phase = "locks and cookies"
         self.state: BookieState = "starting"
         self.disks: list[Disk] = []
-        self.frontend: Child | None = None
-        self.frontend_restarts = 0
         self.repair: Child | None = None
         self.repair_restarts = 0
         self.jobs: Jobs | None = None
@@ -151,7 +146,14 @@ class Supervisor:
             kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()), marks_active=True
         )
         self.witnessing = DiskWitnesses(files, self._bookie, config.run_dir)
-        self.migrator = LedgerMigrator(lambda: self.frontend)
+        self.child_supervisor = ChildSupervisor(
+            config.restart_backoff_initial_s,
+            config.restart_backoff_max_s,
+            random.Random(),  # noqa: S311 jitter only
+            self._fail,
+        )
+        self.frontends = Frontends(self, files)
+        self.migrator = LedgerMigrator(self.frontends)
         self.changes: DiskChanges | None = None
         self.readonly_requests = ReadOnlyRequests(self, files)
         self.quotas = QuotaState(self)
@@ -163,12 +165,6 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._failure: BkboxError | None = None
         self._registration: Registration | None = None
-        self._child_supervisor = ChildSupervisor(
-            config.restart_backoff_initial_s,
-            config.restart_backoff_max_s,
-            random.Random(),  # noqa: S311 jitter only
-            self._fail,
-        )
 
     # ---- lifecycle ------------------------------------------------------------------------------------
 
@@ -181,7 +177,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         clean = False
         async with contextlib.AsyncExitStack() as stack:
-            watching = self._child_supervisor.run(self.progress.run())
+            watching = self.child_supervisor.run(self.progress.run())
             stack.callback(watching.cancel)
             await stack.enter_async_context(self._notifier)
             base = await self._run_or_stop(
@@ -274,7 +270,7 @@ class Supervisor:
             "noting the disks", lambda: self.witnessing.commit(base.store, self.disks)
         )
         self.phase = "opening the port"
-        await self._start_frontend(base)
+        await self.frontends.start(base)
         await self._when_available("registering", lambda: self._register(base))
         self._start_repair()
         self._keep_children(base)
@@ -282,8 +278,8 @@ class Supervisor:
         await self.refresh()
         self._notifier.poll()
         self._on_ready(self.listen)
-        self._child_supervisor.run(self._run_jobs(base))
-        self._child_supervisor.run(self.witnessing.keep(base.store, self.disks))
+        self.child_supervisor.run(self._run_jobs(base))
+        self.child_supervisor.run(self.witnessing.keep(base.store, self.disks))
 
     async def _open(self, disk: Disk) -> None:
         try:
@@ -318,7 +314,9 @@ class Supervisor:
             if any(disk.may_have_lost for disk in present) or unresolved:
                 self.phase_one = await self._when_available(
                     "phase one",
-                    lambda: open_disk.mark_losses(base.store, self._bookie, present, unresolved),
+                    lambda: open_disk.mark_losses(
+                        base.store, self._bookie, present, unresolved, self.frontends.assigned_disk
+                    ),
                 )
             await self.migrator.clear_unresolved(present)
             for disk in opened:
@@ -356,65 +354,6 @@ class Supervisor:
                 disk.needs_stamp = False
         await write_to_metadata(base.store, evidence)
 
-    async def _start_frontend(self, base: StartupResources) -> None:
-        listening = asyncio.Event()
-
-        def on_message(message: messages.Message, _fds: list[int]) -> None:
-            if isinstance(message, messages.Listening):
-                listening.set()
-            elif isinstance(message, messages.CheckLedger):
-                checks.start(message)
-
-        usable = [disk for disk in self.disks if disk.usable and not disk.placement_unknown]
-        for disk in self.disks:
-            disk.listed = False
-        handle = self.child_pool.acquire("frontend", self.config.bookie_id)
-        self.frontend = frontend = Child(handle, self.listen, on_message)
-        checks = LedgerChecks(base.store, frontend.control.send, RateLimited(log, time.monotonic))
-        order = messages.OpenFrontend(
-            frame_bytes_max=self.config.frame_bytes_max,
-            connection_inflight_bytes_max=self.config.connection_inflight_bytes_max,
-            disks=[disk.uuid for disk in self.disks],
-            disk_paths=[str(disk.path) for disk in self.disks],
-            attached=[disk.uuid for disk in usable],
-            connections_max=self.config.connections_max,
-            connections_per_peer_max=self.config.connections_per_peer_max,
-            handshake_timeout_s=self.config.handshake_timeout_s,
-            frame_timeout_s=self.config.frame_timeout_s,
-            answers_timeout_s=self.config.answers_timeout_s,
-            idle_timeout_s=self.config.idle_timeout_s,
-        )
-        self.frontend.control.send(self.credentials.order)
-        self.frontend.control.send(order, [base.port.fileno()])
-        self.quotas.tell()
-        self.allow_new_ledgers()
-        for disk in usable:
-            self._link(disk)
-        opened = asyncio.ensure_future(listening.wait())
-        ended = asyncio.ensure_future(self.frontend.wait())
-        await asyncio.wait((opened, ended), return_when=asyncio.FIRST_COMPLETED)
-        opened.cancel()
-        if not listening.is_set():
-            raise BootError(
-                f"the front-end ended before it listened on {self.listen}: {ended.result()}"
-            )
-        ended.cancel()
-
-    def _link(self, disk: Disk) -> None:
-        """Connect a disk's worker with the front-end."""
-        if self.frontend is None or not self.frontend.running or disk.child is None:
-            return
-        if disk.placement_unknown:
-            return  # see ``_watch``
-        disk.child.control.send(
-            messages.SetReadOnlyReasons(reasons=self.readonly_requests.of(disk))
-        )
-        front, back = link.pair()
-        with front, back:
-            disk.child.control.send(messages.AttachFrontend(), [back.fileno()])
-            self.frontend.control.send(messages.AttachDisk(disk=disk.uuid), [front.fileno()])
-        disk.in_service = disk.listed = True
-
     async def _register(self, base: StartupResources) -> None:
         info = service_info_of(self.config, self.listen, self.http_listen)
         read_only = await self._read_only()
@@ -429,7 +368,7 @@ class Supervisor:
             elif isinstance(message, messages.OverQuota | messages.QuotaUse):
                 self.quotas.receive(message)
             elif message.call and self.changes is not None:
-                self._child_supervisor.run(self.changes.drains.respond(repair, message))
+                self.child_supervisor.run(self.changes.drains.respond(repair, message))
 
         self.quotas.begin()
         handle = self.child_pool.acquire("repair", config.bookie_id)
@@ -455,34 +394,22 @@ class Supervisor:
         for disk in self.disks:
             self.keep_disk(base, disk)
 
-        def frontend() -> Child:
-            assert self.frontend is not None
-            return self.frontend
+        self.frontends.keep(base)
 
         def repair() -> Child:
             assert self.repair is not None
             return self.repair
 
-        async def revive_frontend() -> None:
-            self.frontend_restarts += 1
-            async with self.migrator.lock:
-                await self.migrator.resolve(self.disks)
-                await self._start_frontend(base)
-            if self.jobs is not None:
-                self.jobs.must_check = True
-
         async def revive_repair() -> None:
             self.repair_restarts += 1
             self._start_repair()
-
-        self._child_supervisor.keep("the front-end", frontend, lambda _exit: None, revive_frontend)
 
         def lost_repair(_exit: Exit) -> None:
             if self.jobs is not None:
                 self.jobs.lost()
 
-        self._child_supervisor.keep("the repair worker", repair, lost_repair, revive_repair)
-        self._child_supervisor.run(self._watch())
+        self.child_supervisor.keep("the repair worker", repair, lost_repair, revive_repair)
+        self.child_supervisor.run(self._watch())
 
     async def start_disk(self, base: StartupResources, disk: Disk) -> None:
         """Starts the worker of a disk that is in use already, and puts it into service. Raises the error that it met,
@@ -491,7 +418,8 @@ class Supervisor:
             if not disk.marked_dirty:
                 self.begin_run(disk)
             await self._open(disk)
-            await self._hold_new_ledgers(disk)
+            if disk.may_have_lost:
+                await self.frontends.hold(disk)
             await self._account_for_losses(base, [disk])
             await self._stamp_replaced(base)
         except (BkboxError, OSError) as error:
@@ -507,9 +435,14 @@ class Supervisor:
         disk.trouble, disk.error, disk.waits = "", None, False
         if self.jobs is not None:
             self.jobs.note_rebuild(disk)
-            self.jobs.must_check = True
-        self._link(disk)
+        self.check_copies()
+        self.frontends.link(disk)
         self._link_repair(disk)
+
+    def check_copies(self) -> None:
+        """Have the check job look again for copies that are missing."""
+        if self.jobs is not None:
+            self.jobs.must_check = True
 
     def begin_run(self, disk: Disk) -> None:
         """Writes the dirty marker before anything else is done to a disk; then updates the other witnesses."""
@@ -579,23 +512,15 @@ class Supervisor:
             await self.start_disk(base, disk)
 
         what = f"the worker of disk {disk.path}"
-        disk.keeping = self._child_supervisor.keep(what, lambda: disk.child, ended, restart)
-
-    async def _hold_new_ledgers(self, disk: Disk) -> None:
-        """Makes the disk unavailable to the front-end: phase one must not put a ledger into limbo here that the
-        front-end creates elsewhere meanwhile."""
-        if disk.may_have_lost and self.frontend is not None:
-            disk.listed = False
-            with contextlib.suppress(
-                ConnectionLostError
-            ):  # the next front-end has not listed this disk
-                await self.frontend.control.call(messages.DiskUnavailable(disk=disk.uuid))
+        disk.keeping = self.child_supervisor.keep(what, lambda: disk.child, ended, restart)
 
     def _on_disk_message(self, disk: Disk, message: messages.Message) -> None:
         if isinstance(message, messages.DiskFailed):
             disk.trouble = message.reason
             self.witnessing.fail(disk, self.disks, message.reason)
             log.error("disk %s failed and takes no more writes: %s", disk.path, message.reason)
+        elif isinstance(message, messages.FrontendDetached):
+            self.frontends.relink(message.frontend, disk)
         elif isinstance(message, messages.IndexProgress):
             self.phase = open_disk.replay_phase(disk, message)
 
@@ -604,18 +529,14 @@ class Supervisor:
         while True:
             await asyncio.sleep(_STATS_EVERY_S)
             await self.publish_mode()
-            self.allow_new_ledgers()
+            self.frontends.allow_new_ledgers()
             if self.credentials.reload_if_changed(self.config, time.monotonic()):
-                self.tell_credentials()
+                self.frontends.send(self.credentials.order)
             if (
                 any(disk.placement_unknown for disk in self.disks)
                 and not self.migrator.lock.locked()
             ):
                 await self._resolve_unknown_placements()
-
-    def tell_credentials(self) -> None:
-        if self.frontend is not None and self.frontend.running:
-            self.frontend.control.send(self.credentials.order)
 
     async def publish_mode(self) -> None:
         """Publishes in the metadata store if the bookie accepts entries."""
@@ -628,7 +549,7 @@ class Supervisor:
             await self.migrator.resolve(self.disks)
         for disk in self.disks:
             if disk.usable and not disk.in_service:
-                self._link(disk)
+                self.frontends.link(disk)
 
     @property
     def unregistered_s(self) -> float:
@@ -641,12 +562,6 @@ class Supervisor:
         elsewhere."""
         return self.unregistered_s < self.config.metadata_lost_s
 
-    def allow_new_ledgers(self) -> None:
-        """Sends the permission to the front-end each time: a restarted front-end does not have it."""
-        if self.frontend is not None and self.frontend.running:
-            message = free_space_message(self.disks, self._files, allowed=self.accepts_new_ledgers)
-            self.frontend.control.send(message)
-
     @property
     def writable(self) -> bool:
         """True if some disk accepts new entries, and no read-only request holds for the bookie."""
@@ -656,7 +571,7 @@ class Supervisor:
         if not all(disk.listed for disk in self.disks):
             return False  # the ledger may be on an absent disk
         stalls = self.progress.lasts
-        return not stalls(self.frontend) and any(
+        return any(not stalls(child) for child in self.frontends.by_number.values()) and any(
             disk.in_service and not disk.read_only and not stalls(disk.child) for disk in self.disks
         )
 
@@ -683,7 +598,7 @@ class Supervisor:
 
         was_down = self.witnessing.generation > 1
         self.jobs = Jobs(self, JobFile(self._files), was_down=was_down)
-        self._child_supervisor.run(close_expired_windows(base.store))
+        self.child_supervisor.run(close_expired_windows(base.store))
         await self.jobs.run()
 
     async def refresh(self) -> None:
@@ -706,14 +621,14 @@ class Supervisor:
         """Stops everything that was started, in order; True if every disk was left clean."""
         self.phase, self.state = "stopping", "stopping"
         self._notifier.poll()
-        self._child_supervisor.stop()
+        self.child_supervisor.stop()
         if self._registration is not None:
             with contextlib.suppress(MetadataError):
                 await self._registration.close()
-        for child in (self.repair, self.frontend):
-            if child is not None:
-                child.control.send(messages.Stop())
-                await child.end(_CHILD_END_S)
+        if self.repair is not None:
+            self.repair.control.send(messages.Stop())
+            await self.repair.end(_CHILD_END_S)
+        await self.frontends.stop(_CHILD_END_S)
         if self.jobs is not None:
             await self.jobs.save()
         clean = all(await asyncio.gather(*map(self._stop_disk, self.disks)))

@@ -49,13 +49,14 @@ class FrontLink(ResponseSender):
         for ledger in ledgers:
             page.append(ledger)
             if len(page) == _IDS_PER_PAGE:
-                self._send_page(page, last=False)
+                self.announce_page(page, last=False)
                 page = array("Q")
-        self._send_page(page, last=True)
+        self.announce_page(page, last=True)
 
-    def _send_page(self, page: array[int], *, last: bool) -> None:
+    def announce_page(self, ledgers: Iterable[int], *, last: bool) -> None:
+        """Send a page of the list, which fits into a slot. With the ``last`` page it has ended."""
         slot = self.acquire_slot()
-        data = page.tobytes()
+        data = array("Q", ledgers).tobytes()
         self._response_area.slots[slot][: len(data)] = data
         self.send(link.LEDGERS, last, slot, len(data), 0, 0)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 
@@ -127,6 +127,11 @@ class LedgerMigrations:
         """
         found = self._store.ledgers(after)
         return (each for each in found if not self._is_elsewhere(each[0]))
+
+    @property
+    def leaving(self) -> Collection[int]:
+        """The ledgers that are about to leave."""
+        return self._leaving
 
     def _is_elsewhere(self, ledger: int) -> bool:
         """True if the disk holds data of a ledger that is assigned to another disk."""

@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from bkbox.base import logs
@@ -34,6 +35,9 @@ from bkbox.worker.frontend_link import FrontLink
 from bkbox.worker.stages import Stages
 
 log = logging.getLogger(__name__)
+
+_LIST_PAGE = 2_000
+"""Ledgers that one turn lists to a front-end that came while others are served."""
 
 _SPACE_CHECK_US = 100_000
 """Interval, in microseconds, at which free space is checked while there is work."""
@@ -68,6 +72,8 @@ class Worker:
         """The links by the number of their front-end."""
         self._has_requests = False
         """A link became readable in this turn."""
+        self._listings: dict[int, int] = {}
+        """By front-end that is being sent the list of ledgers: the last ledger that it was sent."""
         self._checked_us = 0
         self._usage_max = 1.0
         self._usage_resume = 0.0
@@ -95,6 +101,8 @@ class Worker:
                     continue
                 if disk.bookie.has_polls:
                     self._send_poll_responses()
+                if self._listings:
+                    self._list_more(disk)
                 if disk.groups.idle_wait_us == 0:
                     disk.groups.on_idle()
                     self._check_disk()
@@ -235,11 +243,15 @@ class Worker:
         before = self._fronts.get(order.frontend)
         if before is not None:
             self._detach_front(before)
-        disk.groups.drain()
         sock = socket.socket(fileno=os.dup(fd))
         try:
             front = FrontLink(sock, order.slot_wait_s)
-            front.announce(ledger for ledger, _record in list(disk.migrations.assigned_ledgers()))
+            if self._fronts:
+                self._listings[order.frontend] = -1
+            else:
+                disk.groups.drain()
+                ledgers = [ledger for ledger, _record in disk.migrations.assigned_ledgers()]
+                front.announce(ledgers)
         except EOFError:
             sock.close()
             return
@@ -248,11 +260,32 @@ class Worker:
         self._watch(front.fileno(), self._note_requests)
         self._on_front()
 
+    def _list_more(self, disk: DiskService) -> None:
+        """Send a page of the list to each front-end that came while others are served, which are not held up by it. A
+        ledger that is created meanwhile is known to the supervisor, and one that is leaving is placed by it."""
+        for number, after in list(self._listings.items()):
+            front = self._fronts[number]
+            if not front.has_free_slot:
+                continue
+            page = list(islice(disk.migrations.assigned_ledgers(after), _LIST_PAGE))
+            leaving = disk.migrations.leaving
+            ledgers = [ledger for ledger, _record in page if ledger not in leaving]
+            try:
+                front.announce_page(ledgers, last=len(page) < _LIST_PAGE)
+            except EOFError:
+                self._lost_front(front)
+                continue
+            if len(page) < _LIST_PAGE:
+                del self._listings[number]
+            else:
+                self._listings[number] = page[-1][0]
+
     def _detach_front(self, front: FrontLink) -> None:
         number = self._number_of(front)
         self._unwatch(front.fileno())
         front.close()
         del self._fronts[number]
+        self._listings.pop(number, None)
         assert self._disk is not None
         self._disk.groups.detach(front)
         self._disk.bookie.forget_connections(link.connections_of(number))
@@ -289,6 +322,8 @@ class Worker:
             return None
         if self._disk.groups.has_batches:
             self._has_requests = True
+            return 0
+        if self._listings and any(self._fronts[each].has_free_slot for each in self._listings):
             return 0
         waits_ms = []
         if self._disk.bookie.has_polls:

@@ -91,6 +91,11 @@ class ResponseSender:
         """True if batches came during the wait for a response slot: the socket does not show them any more."""
         return self._next is not None
 
+    @property
+    def has_free_slot(self) -> bool:
+        """True if ``acquire_slot`` does not wait."""
+        return self._free != 0
+
     def pop_group(self) -> RequestGroup | None:
         """All batches that have arrived, without waiting for more; None if there are none."""
         self._receive(_DONT_WAIT)

@@ -84,3 +84,21 @@ def test_a_bookie_that_is_not_there_for_clients() -> None:
     front = replace(WELL, processes=(Process("frontend", "b:1", 2, 1, False),))
     assert states(front) == {"frontend": "fail"}
     assert "front-end" in not_ready(front)
+
+
+def test_one_of_several_front_ends_that_is_not_there() -> None:
+    one = Process("frontend", "front-end 1", 2, 0, True)
+    two = Process("frontend", "front-end 2", 3, 0, True)
+    repair = WELL.processes[1:]
+    assert states(replace(WELL, processes=(one, two, *repair))) == {}
+    ended, stalled = replace(two, running=False), replace(two, stalled_s=5.0, stall="stopped")
+    degraded = replace(WELL, processes=(one, ended, *repair))
+    assert states(degraded) == {"frontend": "warn"}
+    assert not_ready(degraded) == "", "the other one serves"
+    assert states(replace(WELL, processes=(one, stalled, *repair))) == {"progress": "warn"}
+    none = replace(WELL, processes=(replace(one, running=False), ended, *repair))
+    assert states(none) == {"frontend": "fail"}
+    assert "front-end 1" in not_ready(none)
+    assert states(replace(WELL, processes=(replace(one, running=False), stalled, *repair)))[
+        "progress"
+    ] == ("fail")

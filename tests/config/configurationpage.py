@@ -26,6 +26,25 @@ of the keys.
 """
 
 
+TAIL = """
+## Front-ends
+
+`frontends` is the number of processes that have the clients' connections. Each has one thread, and its own connections
+from the one port; limits on connections, rates and buffers hold over all of them together. One that dies takes its own
+connections, and is restarted by itself.
+
+With `0` it is the number of disks, but at most one for each four processor cores and eight in all: one on a host with
+less than eight cores, or with one disk.
+
+- A front-end and the workers behind it compute side by side. So do the supervisor, the repair worker, and the kernel
+  for all of their sockets and disks. On a few cores a second front-end takes the time of a worker.
+- One disk's worker has one thread as well, and does about as much for each request as a front-end: one front-end keeps
+  one worker busy.
+- Several front-ends cost something even so: the first request for each new ledger, and each request for one that the
+  bookie does not have, asks the supervisor.
+"""
+
+
 def page() -> str:
     """The whole page."""
     rows = []
@@ -35,7 +54,7 @@ def page() -> str:
         live = "live" if is_live(item) else ""
         meaning = item.metadata["doc"].replace("|", "\\|")
         rows.append(f"| `{name}` | {kind_of(item).permitted()} | {shown} | {live} | {meaning} |\n")
-    return HEAD + "".join(rows)
+    return HEAD + "".join(rows) + TAIL
 
 
 if __name__ == "__main__":

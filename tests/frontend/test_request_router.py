@@ -47,7 +47,7 @@ class OneDisk:
     def replace_worker(self) -> None:
         self.link = DiskLink.__new__(DiskLink)
 
-    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
+    def route(self, ledger: int, purpose: Purpose, _connection: int) -> DiskLink | Code:
         self.asked.append((ledger, purpose))
         return self.link
 

@@ -31,6 +31,12 @@ from tests.harness.waiting import wait_for
 BKBOX = list(COMMAND)
 
 
+def frontends_of_the_run() -> dict[str, object]:
+    """The key of a bookie's configuration that TESTS_FRONTENDS sets: all tests run with so many front-ends."""
+    frontends = os.environ.get("TESTS_FRONTENDS")
+    return {} if frontends is None else {"frontends": int(frontends)}
+
+
 _OF_THEIR_OWN = {"run", "autorecovery", "bench", "demo", "discover", "selftest", "tui"}
 """Commands that change their process, or are looked at from outside."""
 
@@ -94,6 +100,7 @@ class BookieProcess:
 
     def init(self, *, disks: int = 2, journal: bool = False, **settings: object) -> BookieProcess:
         self.disks = [self.root / f"disk{number + 1}" for number in range(disks)]
+        settings = {**frontends_of_the_run(), **settings}
         where = self.root / "journal" if journal else None
         bkbox(
             *init_arguments(str(self.config), self.metadata, self.port, self.disks, where, settings)

@@ -15,6 +15,7 @@ from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
 from bkbox.repair.context import Environment
 from bkbox.repair.drain import drain
+from bkbox.supervisor.children.child_group import ChildGroup
 from bkbox.supervisor.disks.ledger_migration import LedgerMigrator
 from tests.bookie.bench import add3, put_into_limbo
 from tests.harness import raw3
@@ -47,7 +48,7 @@ class Bookie:
 
     def __init__(self, folder: Path) -> None:
         self.sides = [Side(number, folder / str(number)) for number in (1, 2)]
-        self.moving = LedgerMigrator(lambda: None)
+        self.moving = LedgerMigrator(ChildGroup())
         self.room = True
         self.draining: list[bool] = []
         self.asked = 0

@@ -66,7 +66,7 @@ OPERATIONS_2 = {
 class Nowhere:
     """A router that nothing may get to."""
 
-    def route(self, _ledger: int, _purpose: object) -> Code:
+    def route(self, _ledger: int, _purpose: object, _connection: int) -> Code:
         return Code.ENOLEDGER
 
     def space(self) -> object:

@@ -17,6 +17,7 @@ from bkbox_tui.charts import bar, top, trend
 from bkbox_tui.events import Event, Severity
 from bkbox_tui.formatting import Level, amount, micros, size, span
 from bkbox_tui.history import DiskHistory, History
+from bkbox_tui.processes import name_of
 from bkbox_tui.snapshot import DiskFiles, Snapshot
 
 Part = tuple[str, str]
@@ -316,7 +317,7 @@ def _level(process: Process) -> Level:
 
 
 def _process(process: Process, status: Status) -> Line:
-    name = f"worker {process.name}" if process.role == "worker" else process.role
+    name = name_of(process, status)
     trouble = ""
     if not process.running:
         trouble = "ended"

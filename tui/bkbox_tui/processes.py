@@ -10,10 +10,17 @@ COLUMNS = ("process", "up", "cpu", "memory", "restarts", "pid")
 """Few and narrow: a worker is named by the path of its disk. A figure that the document lacks is a dash."""
 
 
+def name_of(process: Process, status: Status) -> str:
+    """The name of a process: its role, with more where there are several of it."""
+    if process.role == "worker":
+        return f"{process.role} {process.name}"
+    several = sum(each.role == process.role for each in status.processes) > 1
+    return process.name if several else process.role
+
+
 def row(process: Process, status: Status) -> Row:
-    """The row of a process, keyed by its role; workers by their disk as well, as there are several."""
-    of_disk = process.role == "worker"
-    name = f"{process.role} {process.name}" if of_disk else process.role
+    """The row of a process, keyed by its name."""
+    name = name_of(process, status)
     return name, (name, *_figures(process, status))
 
 

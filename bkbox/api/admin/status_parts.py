@@ -340,9 +340,9 @@ class Autorecovery:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The front-end: ``buffered_bytes`` of requests and responses; ``refused``: requests refused because too much was
-    buffered; ``rejected``: connections over a connection limit; ``handshaking``: connections not authenticated yet;
-    ``unauthorised``: requests and connections refused for lack of permission."""
+    """All front-ends together: ``buffered_bytes`` of requests and responses; ``refused``: requests refused because too
+    much was buffered; ``rejected``: connections over a connection limit; ``handshaking``: connections not authenticated
+    yet; ``unauthorised``: requests and connections refused for lack of permission."""
 
     connections: int = 0
     buffered_bytes: int = 0

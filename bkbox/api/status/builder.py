@@ -164,7 +164,8 @@ def _processes(bookie: Supervisor, gathered: CollectedStatus) -> list[status.Pro
             process = replace(process, stalled_s=round(stall.seconds, 1), stall=stall.doing)
         found.append(process)
 
-    add("frontend", bookie.frontend, bookie.frontend_restarts)
+    for number, child in bookie.frontends.by_number.items():
+        add("frontend", child, bookie.frontends.restarts[number])
     for disk in bookie.disks:
         add("worker", disk.child, disk.restarts, disk.uuid)
     add("repair", bookie.repair, bookie.repair_restarts)

@@ -1,4 +1,4 @@
-"""Collects what a status document needs from workers and front-end (builder.py), each with a short time-out.
+"""Collects what a status document needs from workers and front-ends (builder.py), each with a short time-out.
 
 Loaded with the first request for a status.
 """
@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
+from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,7 @@ from bkbox.supervisor.service.replay_progress import Replays
 if TYPE_CHECKING:
     from bkbox.metadata.base import MetadataStore
     from bkbox.storage.files import Files
+    from bkbox.supervisor.children.process import Child
     from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.supervisor import Supervisor
 
@@ -52,6 +54,8 @@ class CollectedStatus:
         self.space: dict[str, SpaceUsage] = {}
         self.devices: dict[str, Device] = {}
         self.clients: Clients | None = None
+        """Of all front-ends together."""
+        self._counted: dict[Child, dict[str, int]] = {}
         self.eta_s: float | None = None
 
     @property
@@ -78,7 +82,7 @@ class CollectedStatus:
         bookie = self._bookie
         await asyncio.gather(
             bookie.refresh(),
-            self._ask_frontend(),
+            self._ask_frontends(),
             self._cached.refresh(),
             *map(self._ask_for_space, bookie.disks),
         )
@@ -92,17 +96,24 @@ class CollectedStatus:
     async def close(self) -> None:
         await self._cached.close()
 
-    async def _ask_frontend(self) -> None:
-        frontend = self._bookie.frontend
-        if frontend is None or not frontend.running:
-            self.clients = None
-            return
+    async def _ask_frontends(self) -> None:
+        running = self._bookie.frontends.running
+        self._counted = {
+            child: counts for child, counts in self._counted.items() if child in running.values()
+        }
+        await asyncio.gather(*map(self._ask_frontend, running.values()))
+        sums: Counter[str] = Counter()
+        for counts in self._counted.values():
+            sums.update(counts)
+        self.clients = _known(Clients, sums) if self._counted else None
+
+    async def _ask_frontend(self, frontend: Child) -> None:
         if self._bookie.progress.stall_of(frontend) is not None:
             return
         with contextlib.suppress(BkboxError, TimeoutError):
             found = await frontend.control.call(messages.GetStats(), timeout_s=_TIMEOUT_S)
             assert isinstance(found, messages.Stats)
-            self.clients = _known(Clients, found.values)
+            self._counted[frontend] = found.values
 
     async def _ask_for_space(self, disk: Disk) -> None:
         if not disk.usable or self._bookie.progress.stall_of(disk.child) is not None:

@@ -22,7 +22,7 @@ from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, BootError
 from bkbox.native import kernel_in_use
 from bkbox.supervisor.boot.other_writers import refuse_other_writers
-from bkbox.supervisor.children.child_pool import ChildPool
+from bkbox.supervisor.children.child_pool import ChildPool, frontend_name
 from bkbox.supervisor.service.sd_notify import ServiceManager
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def run(ctx: click.Context, config: Config) -> None:
     with ChildPool(log) as child_pool:
         for disk in config.disks:
             child_pool.spawn("worker", str(disk))
-        child_pool.spawn("frontend", config.bookie_id)
+        count = config.frontend_count
+        for which in range(count):
+            child_pool.spawn("frontend", frontend_name(config.bookie_id, count, which))
         try:
             status = _supervise(config, child_pool, manager)
         except BkboxError as error:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bkbox.base.logs.refusals import Refusals
-from bkbox.base.token_bucket import TokenBucket
 from bkbox.frontend.access.ledger_verification import LedgerVerification
 from bkbox.frontend.loop.connection import FAST_ADDS, FAST_READS, FAST_RECOVERIES
+from bkbox.security.rates import Bucket
 from bkbox.security.roles import Grant, Need
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -41,7 +41,7 @@ class Authorizer:
         plugin: str,
         peer: str,
         grant: Grant,
-        bucket: TokenBucket | None,
+        bucket: Bucket | None,
         refusals: Refusals,
         monotonic_s: Callable[[], float],
         vouching: LedgerVerification | None = None,

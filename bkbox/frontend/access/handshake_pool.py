@@ -51,7 +51,9 @@ class HandshakePool:
         refusals: Refusals,
         cpu_budget: ConnectionCpuBudget,
         schedule: Callable[[float], None],
+        frontends: int = 1,
     ) -> None:
+        """``frontends``: among which the number of unauthenticated connections is shared out."""
         self.timeout_s = 10.0
         self._loop = loop
         self._now_s = now_s
@@ -62,13 +64,14 @@ class HandshakePool:
         self._waiting: deque[UnauthenticatedConnection] = deque()
         self._cpu_budget = cpu_budget
         self._schedule = schedule
+        self._frontends = frontends
 
     def __len__(self) -> int:
         return len(self._unauthenticated)
 
     def receive(self, sock: socket.socket, peer: str, host: str, policy: AccessPolicy) -> None:
         """Adds a new connection to the pool."""
-        if len(self._unauthenticated) >= UNAUTHENTICATED_MAX:
+        if len(self._unauthenticated) >= UNAUTHENTICATED_MAX // self._frontends:
             self._reject(
                 next(iter(self._unauthenticated)),
                 TimeoutError("too many unauthenticated connections"),

@@ -65,10 +65,12 @@ class EventLoop:
         self.recent_fast_turns = 0
         self._throttled_until_s = 0.0
 
-    def watch(self, source: Source, handler: Callable[[], None]) -> None:
-        """Call the handler whenever the source is readable."""
+    def watch(
+        self, source: Source, handler: Callable[[], None], events: int = select.EPOLLIN
+    ) -> None:
+        """Call the handler at epoll's ``events``, by default whenever the source is readable."""
         self._handlers[source.fileno()] = handler
-        self.poll.register(source, select.EPOLLIN)
+        self.poll.register(source, events)
 
     def unwatch(self, source: Source) -> None:
         """Remove a source, before it is closed."""

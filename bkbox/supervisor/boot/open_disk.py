@@ -112,11 +112,15 @@ def _marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
 
 
 async def mark_losses(
-    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], unresolved: Collection[int] = ()
+    store: MetadataStore,
+    bookie: BookieId,
+    disks: Sequence[Disk],
+    unresolved: Collection[int] = (),
+    assigned_disk: phase_one.AssignedDisk = phase_one.no_disk,
 ) -> phase_one.PhaseOne:
     """Run phase one over all ``disks`` of the bookie. Some of them may have lost something, or have a copy of a ledger
-    that is ``unresolved``."""
-    done = await phase_one.run(store, bookie, disks, unresolved)
+    that is ``unresolved``. ``assigned_disk``: as in phase_one.run."""
+    done = await phase_one.run(store, bookie, disks, unresolved, assigned_disk)
     log.warning(
         "phase one: %d ledgers fenced, %d in limbo, of %d seen",
         done.fenced,

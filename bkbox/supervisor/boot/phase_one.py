@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from bkbox.base.ids import BookieId, LedgerId
@@ -26,6 +26,13 @@ _READS_AT_ONCE = 64
 _MARKS_PER_MESSAGE = PAGE_ITEMS
 
 
+AssignedDisk = Callable[[int], Disk | None]
+
+
+def no_disk(_ledger: int) -> None:
+    """Before a front-end serves, no ledger is assigned that no disk records."""
+
+
 @dataclass(slots=True)
 class PhaseOne:
     """The result of phase one."""
@@ -36,11 +43,16 @@ class PhaseOne:
 
 
 async def run(
-    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], unresolved: Collection[int] = ()
+    store: MetadataStore,
+    bookie: BookieId,
+    disks: Sequence[Disk],
+    unresolved: Collection[int] = (),
+    assigned_disk: AssignedDisk = no_disk,
 ) -> PhaseOne:
     """Mark every ledger of which a disk with ``may_have_lost`` may have lost something, and the ``unresolved`` ledgers,
     of which some disk has a copy that may be incomplete. If a disk can only have lost entries of active ledgers, all
-    its other ledgers are complete, and what it does not record was never on it."""
+    its other ledgers are complete, and what it does not record was never on it. ``assigned_disk``: the disk of a ledger
+    that was assigned to it a moment ago, and that it may not record yet."""
     result = PhaseOne()
     suspects = [disk for disk in disks if disk.may_have_lost and not disk.only_active]
     places, active = await _places(disks)
@@ -50,7 +62,9 @@ async def run(
     underreplicated = await store.underreplicated()
     async for metadata in _all_metadata(store):
         result.ledgers_seen += 1
-        assigned = places.get(metadata.ledger_id)
+        assigned = places.get(metadata.ledger_id) or assigned_disk(metadata.ledger_id)
+        if assigned not in disks:
+            assigned = None
         if assigned is None and not suspects:
             continue  # it was never here
         ledger = metadata.ledger_id

@@ -18,6 +18,11 @@ from bkbox.base.logs import LogSettings
 from bkbox.ipc import child
 
 
+def frontend_name(bookie: str, count: int, number: int) -> str:
+    """The name under which a front-end is started, one of ``count``."""
+    return bookie if count == 1 else f"{bookie} {number + 1}"
+
+
 class ChildHandle(NamedTuple):
     """A child that is not watched yet, and the supervisor's end of its control channel."""
 

@@ -1,13 +1,12 @@
 """Drains: which disks may drain, which disks are targets, and the supervisor's side of the drain job.
 
-A drain is noted on the disk (drain_marker.py) before the front-end is told, and a new front-end is told before it
+A drain is noted on the disk (drain_marker.py) before the front-ends are told, and a new front-end is told before it
 serves. From then on the disk gets no new ledger, whichever process dies.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,20 +14,26 @@ from typing import TYPE_CHECKING, Protocol
 from bkbox.base.commandline import bookie_command
 from bkbox.base.text import error_text
 from bkbox.bookie.readonly import DECOMMISSION
-from bkbox.errors import BkboxError, BugError, ConnectionLostError, DiskChangeError
+from bkbox.errors import BkboxError, BugError, DiskChangeError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import refusal
 from bkbox.storage.files import Files
 from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.disks import drain_marker
 from bkbox.supervisor.disks.disks import Disk
-from bkbox.supervisor.disks.placement_updates import free_space_message
 
 if TYPE_CHECKING:
     from bkbox.api.admin.disks import DrainPlan
     from bkbox.config.schema import Config
     from bkbox.supervisor.disks.ledger_migration import LedgerMigrator
     from bkbox.supervisor.disks.readonly_requests import ReadOnlyRequests
+
+    class DiskNews(Protocol):
+        """The front-ends, as changes of disks use them."""
+
+        async def publish_free_space(self) -> None: ...
+        async def join(self, disk: Disk, *, replaces: str = "") -> None: ...
+        async def leave(self, disk: Disk) -> None: ...
 
     class DrainingBookie(Protocol):
         """The part of a bookie that drains use."""
@@ -38,13 +43,11 @@ if TYPE_CHECKING:
         @property
         def disks(self) -> list[Disk]: ...
         @property
-        def frontend(self) -> Child | None: ...
+        def frontends(self) -> DiskNews: ...
         @property
         def readonly_requests(self) -> ReadOnlyRequests: ...
         @property
         def migrator(self) -> LedgerMigrator: ...
-        @property
-        def accepts_new_ledgers(self) -> bool: ...
 
 
 RESPONSE_TIMEOUT_S = 30.0
@@ -104,15 +107,7 @@ class Drains:
             if wanted != disk.draining:
                 await asyncio.to_thread(drain_marker.note, self._files, disk.path, draining=wanted)
                 disk.draining = wanted
-            await self.publish_free_space()
-
-    async def publish_free_space(self) -> None:
-        """Tell the front-end the free space. When this returns, new ledgers go to the intended disks, a new one
-        included."""
-        bookie = self._bookie
-        await self.tell_frontend(
-            free_space_message(bookie.disks, self._files, allowed=bookie.accepts_new_ledgers)
-        )
+            await self._bookie.frontends.publish_free_space()
 
     def plan_drain(self, disk: Disk) -> DrainPlan:
         """Plan a drain, or raise the reason why it is refused."""
@@ -177,13 +172,6 @@ class Drains:
         free, total = (int(disk.stats.get(name, 0)) for name in ("free_bytes", "total_bytes"))
         reserve = max(config.disk_reserve_bytes, int(total * (1 - config.disk_usage_max)))
         return max(0, free - reserve)
-
-    async def tell_frontend(self, message: messages.Message) -> None:
-        """Tell the front-end. If it is gone, the next one is told when it starts."""
-        frontend = self._bookie.frontend
-        if frontend is not None and frontend.running:
-            with contextlib.suppress(ConnectionLostError):
-                await frontend.control.call(message, timeout_s=RESPONSE_TIMEOUT_S)
 
 
 def same_folder(one: Path, other: Path) -> bool:

@@ -7,14 +7,14 @@ the end of this one process is the end of all the others:
 =========  ==========  ===============================================================================================
 step       asked       afterwards
 =========  ==========  ===============================================================================================
-1 hold     front-end   new requests for the ledger wait there; earlier ones are with the source's worker
+1 hold     front-ends  new requests for the ledger wait there; earlier ones are with the source's worker
 2 leave    source      all earlier requests are done, durable as promised, and answered; *leaving* is noted durably,
                        with the target's name; nothing changes the ledger there any more. Its state (key, fence, what
                        is known of its deletion) and its explicit LAC are final
 3 copy     both        what was written since the last pass is copied, too
 4 commit   target      all of it is synced, with the state; the ledger is taken out of *arriving*, durably: **now it is
                        assigned to the target**
-5 place    front-end   requests go to the target
+5 place    front-ends  requests go to the target
 6 forget   source      a FORGET record, durably; then it is taken out of *leaving*
 =========  ==========  ===============================================================================================
 
@@ -32,7 +32,7 @@ is not arriving there any more, else the source. So:
 - *The target's disk is lost, or may have lost something, and a source has a ledger leaving for it*: the ledger may have
   been written there. So the source's copy does not count as complete: phase one puts it into limbo (``unresolved``).
 
-The front-end's pause is bounded in time (HOLD_S). The copy in step 3 is bounded, too: if more was written than that,
+The front-ends' pause is bounded in time (HOLD_S). The copy in step 3 is bounded, too: if more was written than that,
 the ledger stays, and the copying goes on. Adds without a sync (``ack_after = write``, deferred sync) are durable after
 step 4, so a later force response is true. Long polls at the source end with step 2, as if they had timed out. A ledger
 in limbo is in limbo when it arrives: the mark is part of its state. Phase two writes through the front-end and asks the
@@ -45,14 +45,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 
 from bkbox.base.text import error_text
-from bkbox.errors import BkboxError, ConnectionLostError, LedgerNotMovedError
+from bkbox.errors import BkboxError, LedgerNotMovedError
 from bkbox.ipc import messages
-from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.disks.disks import Disk
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.disks.ledger_assignment import LedgerAssignments
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +67,22 @@ _RESPONSE_TIMEOUT_S = 30.0
 """Time-out for a call to a worker, which then counts as gone."""
 
 
+class FrontendCalls(Protocol):
+    """The bookie's front-ends, all of those that run."""
+
+    async def call(self, message: messages.Message, timeout_s: float | None = None) -> None:
+        """Call each, and wait for every reply. Raises the error that one of them reports, or TimeoutError."""
+
+
 class LedgerMigrator:
     """Migrates ledgers between the disks of one bookie. ``lock`` is held during a migration, and by every caller that
     must not see a ledger between two disks."""
 
-    def __init__(self, frontend: Callable[[], Child | None]) -> None:
-        """``frontend`` gives the present front-end."""
+    def __init__(self, frontends: FrontendCalls) -> None:
         self.lock = asyncio.Lock()
-        self._frontend = frontend
+        self._frontends = frontends
+        self.assignments: LedgerAssignments | None = None
+        """Follows each migration; None with one front-end."""
         self.unresolved: set[int] = set()
         """Ledgers whose copy on a disk is not known to be complete, because the migration's target disk may have lost
         them."""
@@ -117,7 +128,9 @@ class LedgerMigrator:
         self, ledger: int, source: Disk, target: Disk, since: list[int]
     ) -> messages.LedgerInfo:
         """Steps 1 to 3."""
-        await self._tell_frontend(messages.PauseLedger(ledger=ledger))
+        if self.assignments is not None:
+            self.assignments.pause(ledger)
+        await self._tell_frontends(messages.PauseLedger(ledger=ledger))
         left = await _call(source, messages.SealExport(ledger=ledger, target=target.uuid))
         assert isinstance(left, messages.LedgerInfo)
         if left.known:
@@ -234,15 +247,15 @@ class LedgerMigrator:
         self.unresolved.clear()
 
     async def place(self, ledger: int, assigned: Disk) -> None:
-        """Have the front-end route a ledger's requests to this disk. ``lock`` is held."""
-        await self._tell_frontend(messages.PlaceLedger(ledger=ledger, disk=assigned.uuid))
+        """Have the front-ends route a ledger's requests to this disk. ``lock`` is held."""
+        if self.assignments is not None:
+            self.assignments.place(ledger, assigned)
+        await self._tell_frontends(messages.PlaceLedger(ledger=ledger, disk=assigned.uuid))
 
-    async def _tell_frontend(self, message: messages.Message) -> None:
-        """Tell the front-end. One that is gone has no requests waiting; the next one gets lists of resolved ledgers."""
-        frontend = self._frontend()
-        if frontend is not None and frontend.running:
-            with suppress(ConnectionLostError):
-                await frontend.control.call(message, timeout_s=_RESPONSE_TIMEOUT_S)
+    async def _tell_frontends(self, message: messages.Message) -> None:
+        """Tell every front-end. One that is gone has no requests waiting; its next process gets lists of resolved
+        ledgers, as it starts while ``lock`` is held."""
+        await self._frontends.call(message, _RESPONSE_TIMEOUT_S)
 
 
 async def _call(disk: Disk, message: messages.Message, *fds: int) -> messages.Message:

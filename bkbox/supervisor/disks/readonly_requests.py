@@ -25,12 +25,18 @@ from bkbox.storage.files import Files, unlink_durably
 if TYPE_CHECKING:
     from bkbox.supervisor.disks.disks import Disk
 
+    class NewLedgerNews(Protocol):
+        """The front-ends, as read-only requests use them."""
+
+        def allow_new_ledgers(self) -> None: ...
+
     class ReadOnlyBookie(Protocol):
         """The part of the supervisor that read-only requests use."""
 
         disks: list[Disk]
 
-        def allow_new_ledgers(self) -> None: ...
+        @property
+        def frontends(self) -> NewLedgerNews: ...
 
         async def publish_mode(self) -> None: ...
 
@@ -128,7 +134,7 @@ class ReadOnlyRequests:
             unlink_durably(self._files, path)
 
     async def _apply(self) -> None:
-        self._bookie.allow_new_ledgers()
+        self._bookie.frontends.allow_new_ledgers()
         for disk in self._bookie.disks:
             if disk.usable:
                 with contextlib.suppress(BkboxError, TimeoutError):  # else told when linked

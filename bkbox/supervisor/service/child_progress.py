@@ -28,11 +28,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bkbox.api.admin.status_parts import STOPPED
 from bkbox.base import limits
+from bkbox.supervisor.children.child_group import frontend_title
 from bkbox.supervisor.children.heartbeat import Heartbeat
 from bkbox.supervisor.children.process import Child
 
 if TYPE_CHECKING:
     from bkbox.api.admin.status import BookieState
+    from bkbox.supervisor.children.child_group import ChildGroup
     from bkbox.supervisor.disks.disks import Disk
 
     class ParentOfChildren(Protocol):
@@ -40,7 +42,10 @@ if TYPE_CHECKING:
 
         state: BookieState
         disks: list[Disk]
-        frontend: Child | None
+
+        @property
+        def frontends(self) -> ChildGroup: ...
+
         repair: Child | None
 
 
@@ -160,6 +165,8 @@ def children_of(bookie: ParentOfChildren) -> Iterator[tuple[str, Child, bool | N
         if disk.child is not None:
             yield f"the worker of disk {disk.path}", disk.child, disk.usable
     serves = None if bookie.state == "running" else False
-    for what, child in (("the front-end", bookie.frontend), ("the repair worker", bookie.repair)):
-        if child is not None:
-            yield what, child, serves
+    frontends = bookie.frontends.by_number
+    for number, child in frontends.items():
+        yield frontend_title(len(frontends), number), child, serves
+    if bookie.repair is not None:
+        yield "the repair worker", bookie.repair, serves

@@ -180,7 +180,7 @@ class Frontend:
         lane = None if place is None else self._lanes.get(place)
         return lane if lane is not None and lane.in_service else None
 
-    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
+    def route(self, ledger: int, purpose: Purpose, _connection: int) -> DiskLink | Code:
         place = self._places.route(ledger, purpose, self._lanes, new_ledgers=self._new_ledgers)
         if isinstance(place, Code):
             return place

@@ -22,6 +22,8 @@ from bkbox.supervisor.children.child_pool import ChildPool
 from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.children.restart_policy import ChildSupervisor
 from bkbox.supervisor.disks.disks import Disk
+from bkbox.supervisor.disks.ledger_migration import LedgerMigrator
+from bkbox.supervisor.frontends import Frontends
 from bkbox.supervisor.service.child_progress import Progress
 from bkbox.supervisor.supervisor import Supervisor
 from proof.sim.world.background_jobs import start_background_jobs
@@ -108,6 +110,39 @@ class _NoStalls(Progress):
         """Nothing."""
 
 
+class SimFrontends(Frontends):
+    """The one front-end of a simulated bookie, which is linked by objects."""
+
+    def __init__(self, bookie: Supervisor, host: Host, files: SimFiles) -> None:
+        super().__init__(bookie, files)
+        self._of = bookie
+        self._host = host
+
+    async def _start(self, base: StartupResources, number: int) -> None:
+        bookie = self._of
+        usable = [disk for disk in bookie.disks if disk.usable]
+        handle: Any = bookie.child_pool.acquire("frontend", bookie.config.bookie_id)
+        self.by_number[number] = cast(Child, SimChild(handle, bookie.listen))
+        for disk in usable:
+            self.link(disk)
+
+    def link(self, disk: Disk) -> None:
+        frontend = self._host.frontend
+        if not self.running or disk.child is None:
+            return
+        if frontend is None or frontend.process.dead:
+            return
+        worker: Worker = cast(Any, disk.child).callee
+        lane = frontend.attach(disk.uuid, worker)
+
+        def lost() -> None:
+            frontend.process.after(0.005, frontend.lost, lane)
+
+        worker.process.on_death.append(lost)
+        worker.process.after(0.0, worker.attach, frontend, lane)
+        disk.in_service = disk.listed = True
+
+
 class SimSupervisor(Supervisor):
     """The real supervisor; sockets and descriptors are replaced by objects."""
 
@@ -116,7 +151,9 @@ class SimSupervisor(Supervisor):
         self._host = host
         self.progress = _NoStalls(self)
         rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
-        self._child_supervisor = ChildSupervisor(
+        self.frontends = SimFrontends(self, host, files)
+        self.migrator = LedgerMigrator(self.frontends)
+        self.child_supervisor = ChildSupervisor(
             host.config.restart_backoff_initial_s,
             host.config.restart_backoff_max_s,
             rng,
@@ -159,29 +196,6 @@ class SimSupervisor(Supervisor):
             stopped()
         await super()._account_for_losses(base, opened)
         host.accounted_at = host.cluster.scheduler.now
-
-    async def _start_frontend(self, base: StartupResources) -> None:
-        usable = [disk for disk in self.disks if disk.usable]
-        handle: Any = self.child_pool.acquire("frontend", self.config.bookie_id)
-        self.frontend = cast(Child, SimChild(handle, self.listen))
-        for disk in usable:
-            self._link(disk)
-
-    def _link(self, disk: Disk) -> None:
-        frontend = self._host.frontend
-        if self.frontend is None or not self.frontend.running or disk.child is None:
-            return
-        if frontend is None or frontend.process.dead:
-            return
-        worker: Worker = cast(Any, disk.child).callee
-        lane = frontend.attach(disk.uuid, worker)
-
-        def lost() -> None:
-            frontend.process.after(0.005, frontend.lost, lane)
-
-        worker.process.on_death.append(lost)
-        worker.process.after(0.0, worker.attach, frontend, lane)
-        disk.in_service = disk.listed = True
 
     async def _run_jobs(self, base: StartupResources) -> None:
         """Repair is given the disks as they are opened: see ``Repair``."""

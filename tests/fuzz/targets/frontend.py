@@ -96,7 +96,7 @@ class _Router:
     def __init__(self, link: _Link) -> None:
         self._link = link
 
-    def route(self, ledger: int, purpose: Purpose) -> _Link | Code:
+    def route(self, ledger: int, purpose: Purpose, _connection: int) -> _Link | Code:
         return Code.ENOLEDGER if ledger == DISKLESS else self._link
 
     def space(self) -> Space:

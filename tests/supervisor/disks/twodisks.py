@@ -138,17 +138,14 @@ class Front:
     """The front-end as the moves see it: where a ledger is, and whether it is held."""
 
     def __init__(self, home: str) -> None:
-        self.running = True
-        self.control = self
         self.home = home
         self.held = False
 
-    async def call(self, message: Message, timeout_s: float | None = None) -> Message:
+    async def call(self, message: Message, timeout_s: float | None = None) -> None:
         if isinstance(message, messages.PauseLedger):
             self.held = True
         elif isinstance(message, messages.PlaceLedger):
             self.held, self.home = False, message.disk
-        return messages.Done()
 
 
 @dataclass
@@ -169,7 +166,7 @@ class Pair:
         self.target = Side(2, folder / "2", ack_after)
         self.sides = [self.source, self.target]
         self.front = Front(self.source.uuid)
-        self.migrator = LedgerMigrator(lambda: self.front)  # type: ignore[arg-type, return-value]
+        self.migrator = LedgerMigrator(self.front)
         self.promised = Promised()
         self.may_be_fenced = False
         """A fence was requested: without a response it may be durable all the same."""

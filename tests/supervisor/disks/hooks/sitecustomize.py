@@ -107,6 +107,6 @@ if "MOVE_POINTS" in os.environ:
         from bkbox.supervisor.disks import ledger_migration
 
         ledger_migration._call = _around_async(ledger_migration._call, 1)
-        ledger_migration.LedgerMigrator._tell_frontend = _around_async(
-            ledger_migration.LedgerMigrator._tell_frontend, 1
+        ledger_migration.LedgerMigrator._tell_frontends = _around_async(
+            ledger_migration.LedgerMigrator._tell_frontends, 1
         )  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ wait for a lock, whatever ``wait_s`` is.
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from uuid import uuid4
 
@@ -78,7 +79,8 @@ def _parsed(uri: str) -> MetadataUri:
 
 
 def check_oxia() -> None:
-    """Raises ConfigError if what the store on Oxia needs is not installed."""
+    """Raises ConfigError if what the store on Oxia needs is not installed; keeps gRPC's own lines out of the log."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read once, with the first import
     missing = [name for name in ("grpc", "xxhash") if find_spec(name) is None]
     if missing:
         raise ConfigError(

@@ -31,7 +31,7 @@ from bkbox.errors import (
     MetadataUnavailableError,
 )
 from bkbox.metadata.oxia.failures import NotLeaderError, OxiaRefusalError
-from bkbox.metadata.oxia.server import Server
+from bkbox.metadata.oxia.server import Server, ending
 from bkbox.metadata.oxia.shards import Shards, shards_of
 from bkbox.metadata.tree.nodes import LostReplyError
 from bkbox.security.secret_files import read_secret, read_text, read_word
@@ -85,13 +85,14 @@ class Connection:
     async def close(self) -> None:
         """Close the channels, and end what waits. Idempotent."""
         self.closed = True
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        while self._servers:
-            await self._servers.popitem()[1].close()
+        async with ending(sum(server.calls for server in self._servers.values())):
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            while self._servers:
+                await self._servers.popitem()[1].close()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that ends with the connection."""

@@ -7,7 +7,9 @@ Source: public_rpc_server.go.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import grpc
@@ -22,6 +24,9 @@ T = TypeVar("T")
 
 ATTEMPT_S = 10.0
 """Time, in seconds, for one attempt of a call; a stream that is followed has none."""
+
+CLOSE_WAIT_S = 0.5
+CLOSE_PAUSE_S = 0.002
 
 OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -54,6 +59,7 @@ class Server:
     ) -> None:
         self.address = address
         self._metadata = tuple(metadata)
+        self._calls: set[Any] = set()
         target = address.removeprefix(TLS_SCHEME)
         if credentials is None and address.startswith(TLS_SCHEME):
             credentials = grpc.ssl_channel_credentials()
@@ -64,40 +70,55 @@ class Server:
         )
 
     async def close(self) -> None:
+        """End all calls, too."""
         await self._channel.close()
+
+    @property
+    def calls(self) -> int:
+        """The number of calls that have not ended."""
+        return len(self._calls)
+
+    def _noted(self, call: Any) -> Any:
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return call
 
     # ---- records ----------------------------------------------------------------------------
 
     async def write(self, namespace: str, request: Values) -> Values:
         """A WriteResponse."""
         about = (("namespace", namespace), ("shard-id", str(request["shard"])))
-        call = self._channel.stream_stream(
+        start = self._channel.stream_stream(
             f"/{messages.SERVICE}/WriteStream",
             request_serializer=_encoder(messages.WRITE_REQUEST),
             response_deserializer=bytes,
-        )(metadata=(*self._metadata, *about), timeout=ATTEMPT_S)
+        )
+        call = self._noted(start(metadata=(*self._metadata, *about), timeout=ATTEMPT_S))
         try:
             await call.write(request)
             response = await call.read()
+            await call.done_writing()
         except grpc.aio.AioRpcError as error:
             raise meaning_of(self.address, error) from error
         except grpc.aio.UsageError as error:  # the call ended while the request was on its way
             raise await self._meaning_of_end(call) from error
-        finally:
+        except BaseException:
             call.cancel()
+            raise
         if response is grpc.aio.EOF:
             raise await self._meaning_of_end(call)
         return self._decoded(messages.WRITE_RESPONSE, response)
 
     async def read(self, request: Values) -> Values:
         """The GetResponse to a ReadRequest with one key."""
+        gets: list[Values] = []
         async for response in self._stream(
             "Read", messages.READ_REQUEST, request, messages.READ_RESPONSE, ATTEMPT_S
         ):
-            if response["gets"]:
-                found: Values = response["gets"][0]
-                return found
-        raise LostReplyError(f"Oxia server {self.address}: a read without a response")
+            gets += response["gets"]
+        if not gets:
+            raise LostReplyError(f"Oxia server {self.address}: a read without a response")
+        return gets[0]
 
     async def list_keys(self, request: Values) -> list[str]:
         """The keys of a ListRequest."""
@@ -168,13 +189,13 @@ class Server:
         response_kind: Message,
         wait_s: float = ATTEMPT_S,
     ) -> Values:
-        call = self._channel.unary_unary(
+        start = self._channel.unary_unary(
             f"/{messages.SERVICE}/{name}",
             request_serializer=_encoder(kind),
             response_deserializer=bytes,
         )
         try:
-            response = await call(request, metadata=self._metadata, timeout=wait_s)
+            response = await self._noted(start(request, metadata=self._metadata, timeout=wait_s))
         except grpc.aio.AioRpcError as error:
             raise meaning_of(self.address, error) from error
         return self._decoded(response_kind, response)
@@ -187,11 +208,12 @@ class Server:
         response_kind: Message,
         wait_s: float | None = None,
     ) -> AsyncIterator[Values]:
-        call = self._channel.unary_stream(
+        start = self._channel.unary_stream(
             f"/{messages.SERVICE}/{name}",
             request_serializer=_encoder(kind),
             response_deserializer=bytes,
-        )(request, metadata=self._metadata, timeout=wait_s)
+        )
+        call = self._noted(start(request, metadata=self._metadata, timeout=wait_s))
         try:
             async for response in call:
                 yield self._decoded(response_kind, response)
@@ -217,6 +239,25 @@ class Server:
             details=await call.details(),
         )
         return meaning_of(self.address, ended)
+
+
+@asynccontextmanager
+async def ending(calls: int) -> AsyncIterator[None]:
+    """A block that ends so many calls; waits until gRPC has, too, at most CLOSE_WAIT_S: the loop may be closed next."""
+    before = _ends_of_calls()
+    yield
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_WAIT_S):
+            while len(before & _ends_of_calls()) > len(before) - calls:
+                await asyncio.sleep(CLOSE_PAUSE_S)
+
+
+def _ends_of_calls() -> set[asyncio.Task[Any]]:
+    """The tasks of gRPC that wait for the ends of calls, one for each, those of other channels included."""
+    name = "_AioCall._handle_status_once_received"
+    return {
+        task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", "") == name
+    }
 
 
 def _encoder(kind: Message) -> Any:

@@ -331,6 +331,12 @@ class Connection:
             cutter.cancel()
             cutter.join()
 
+    def _start_anew(self) -> None:
+        # kazoo reports that its thread has failed before that thread is through with its last steps: it fails what is
+        # under way, and fires the watches. Stopped meanwhile, the handler would forget both.
+        self._client._connection.stop()
+        self._client.start_async()
+
     # ---- back in the loop -------------------------------------------------------------------------
 
     def _note_state(self, state: str, session_id: int) -> None:
@@ -364,7 +370,7 @@ class Connection:
         self._disconnected.set()
         if self._client.client_state == KeeperState.CLOSED:
             _log.error("the connection to ZooKeeper (%s) has failed: starting anew", self.hosts)
-            self._loop.run_in_executor(self._thread, self._client.start_async)
+            self._loop.run_in_executor(self._thread, self._start_anew)
 
 
 def _set_result(future: asyncio.Future[Any], result: Any) -> None:

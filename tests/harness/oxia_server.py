@@ -1,10 +1,10 @@
 """A stand-in for Oxia servers, a process of its own: ``oxia_server.py PORT…``.
 
 Each port is a server; together they lead the shards of any namespace, in memory. It keeps to Oxia's protocol and to
-what its servers do, as read in their source: version ids drawn from one counter per shard, conditions on them, sessions
-that end without heartbeats and take their records with them, notifications by offset, the hierarchical order of keys,
-redirections by a hint. It is no proof that a real server does the same: it shares the tables of messages with the code
-under test (tests/metadata/oxia/test_oxia_messages.py compares those with upstream's), it has no log, no replicas and
+what its servers do, as read in their source: version ids drawn from one counter per shard, conditions on them,
+sessions that end without heartbeats and take their records with them, notifications by offset, the hierarchical order
+of keys, redirections by a hint. Oxia's own client for Java works on it, under Pulsar's driver
+(tests/interop/test_pulsar_driver.py). It is no proof that a real server does the same: it has no log, no replicas and
 no elections, and its faults are those that a test asks for, through ``Do``, a call of its own.
 
 Namespaces come into being when they are asked for; a name begins with the number of its shards: ``3-x``. ``natural`` in

@@ -44,9 +44,11 @@ def make_cluster(interop_root: Path, zookeeper: ZooKeeper, driver: Driver) -> It
     that it has left, and then makes another cluster of the same name.)"""
     with ExitStack() as stack:
 
-        def make(name: str, layout: str = "hierarchical", **bookies: Any) -> InteropCluster:
+        def make(
+            name: str, layout: str = "hierarchical", uri: str | None = None, **bookies: Any
+        ) -> InteropCluster:
             unique = f"{name}-{next(_NUMBERS)}"
-            cluster = InteropCluster(interop_root, zookeeper, driver, unique, layout)
+            cluster = InteropCluster(interop_root, zookeeper, driver, unique, layout, uri)
             stack.callback(cluster.close)
             return cluster.start(**bookies)
 

@@ -43,13 +43,15 @@ class InteropCluster:
         driver: Driver,
         name: str,
         layout: str = "hierarchical",
+        uri: str | None = None,
     ) -> None:
+        """``uri``: of another metadata store than that ZooKeeper."""
         # One that is made for a module is made twice where tests of another module are run in between.
         names = (name, *(f"{name}-{number}" for number in range(2, 100)))
         free = next(each for each in names if not (root / each).exists())
         self.root = root / free
         self.root.mkdir()
-        self.uri = zookeeper.uri(f"/{free}", layout=layout)
+        self.uri = uri or zookeeper.uri(f"/{free}", layout=layout)
         self.zookeeper = zookeeper
         self.driver = driver
         self.bookies: list[Bookie] = []

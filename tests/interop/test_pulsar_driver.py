@@ -1,5 +1,9 @@
 """A cluster whose Java processes reach their metadata by Pulsar's driver, ``metadata-store:``: bookies of both kinds in
-one ensemble, both clients, and the auditor of each."""
+one ensemble, both clients, and the auditor of each.
+
+In ZooKeeper, and in Oxia: there Java's side is Pulsar's driver with Oxia's own client, and the servers are a stand-in
+(tests/harness/oxia_server.py).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.oxia import Oxia
 from tests.harness.zookeeper import ZooKeeper
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import InteropCluster
@@ -27,10 +32,13 @@ def driver(interop_root: Path) -> Iterator[Driver]:
     driver.kill()
 
 
-@pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> InteropCluster:
+@pytest.fixture(scope="module", params=["zookeeper", "oxia"])
+def cluster(
+    request: pytest.FixtureRequest, make_cluster: MakeCluster, oxia: Oxia
+) -> InteropCluster:
     """Initialised by Java."""
-    return make_cluster("pulsar", "metadata-store", java=1, bkbox=2)
+    uri = oxia.uri(oxia.new_namespace()) if request.param == "oxia" else None
+    return make_cluster("pulsar", "metadata-store", uri, java=1, bkbox=2)
 
 
 def test_each_client_reads_what_the_other_wrote(cluster: InteropCluster) -> None:
@@ -110,3 +118,17 @@ def test_a_cluster_that_bkbox_initialised(make_cluster: MakeCluster, zookeeper: 
     read(cluster.client("bkbox-v3"), ledger)
     root = f"{cluster.uri.partition('/')[2]}/ledgers"
     assert f"/cookies/{java.bookie_id}" in zookeeper.tree(f"/{root}")
+
+
+def test_a_cluster_in_oxia_that_bkbox_initialised(make_cluster: MakeCluster, oxia: Oxia) -> None:
+    namespace = oxia.new_namespace()
+    cluster = make_cluster("oxia-ours", "metadata-store", oxia.uri(namespace), bkbox=2)
+    java = cluster.add_java().start()
+    ledger = write(cluster.client("java-v3"))
+    read(cluster.client("bkbox-v3"), ledger)
+    found = oxia.records(namespace)
+    assert f"/ledgers/cookies/{java.bookie_id}" in found
+    for bookie in cluster.bookies:
+        assert found[f"/ledgers/available/{bookie.bookie_id}"][1], "ephemeral"
+    parents = {key.rpartition("/")[0] for key in found if key.count("/") > 1}
+    assert parents <= set(found), "no record without its parents"

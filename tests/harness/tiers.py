@@ -28,6 +28,7 @@ TIERS = {
 PATHS = {
     "chaos/test_run.py": "slow",
     "chaos/test_tmpfs.py": "slow",
+    "cli/cluster/test_cluster_evening.py": "slow",
     "cli/test_any_words.py": "slow",
     "client/test_client_argument_fuzz.py": "slow",
     "client/test_client_scale.py": "slow",

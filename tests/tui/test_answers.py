@@ -55,9 +55,9 @@ def test_nothing_is_known_before_the_first_answer() -> None:
 
 def test_how_long_is_what_the_slowest_says_and_unknown_where_one_does_not_know() -> None:
     jobs = (limbo_job(), replace(limbo_job(number=4), eta_s=300.0))
-    assert answers_of(Snapshot(0, healthy(), jobs)).how_long == "5 min"
+    assert answers_of(Snapshot(0, healthy(), jobs)).how_long == "time left: 5 min"
     jobs = (*jobs, replace(limbo_job(number=5), eta_s=None))
-    assert answers_of(Snapshot(0, healthy(), jobs)).how_long == "unknown"
+    assert answers_of(Snapshot(0, healthy(), jobs)).how_long == "time left: unknown"
     assert answers_of(Snapshot(0, healthy())).how_long == "nothing to wait for"
 
 

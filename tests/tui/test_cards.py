@@ -9,11 +9,20 @@ from bkbox_tui import cards
 from bkbox_tui.answers import answers_of
 from bkbox_tui.cards import Line
 from bkbox_tui.formatting import Level
-from bkbox_tui.history import POINTS, History
+from bkbox_tui.history import POINTS, DiskHistory, History
 from bkbox_tui.panels.overview import heights_of
 from bkbox_tui.snapshot import DiskFiles, Snapshot
 
-from bkbox.api.admin.status import CookieField, Cookies, Copies, Device, DiskStatus, Rates, Status
+from bkbox.api.admin.status import (
+    CookieField,
+    Cookies,
+    Copies,
+    Counts,
+    Device,
+    DiskStatus,
+    Rates,
+    Status,
+)
 from bkbox.jobs.job import JobKind
 from tests.tui.screens import healthy, in_limbo, limbo_job, past
 
@@ -211,3 +220,33 @@ def test_a_snapshot_that_is_no_newer_adds_nothing_and_all_is_bounded() -> None:
         history.add(Snapshot(1_000 * second, status))
     assert len(history.adds_per_s) == len(history.limbo) == POINTS
     assert history.adds_per_s[-1] == 0.0
+
+
+def test_a_worker_that_was_started_again_takes_nothing_from_what_the_others_did() -> None:
+    history, status = History(), healthy()
+    one, two = status.disks
+
+    def at(second: int, adds: tuple[int, int]) -> None:
+        disks = (
+            replace(one, counts=Counts(adds=adds[0])),
+            replace(two, counts=Counts(adds=adds[1])),
+        )
+        history.add(Snapshot(1_000 * second, replace(status, disks=disks)))
+
+    at(10, (9_000, 1_000))
+    at(11, (40, 1_500))
+    assert history.adds_per_s[-1] == 540.0
+    at(12, (140, 1_600))
+    assert history.adds_per_s[-1] == 200.0
+    at(3, (240, 1_700))  # the clock was set back
+    at(4, (340, 1_800))
+    assert history.adds_per_s[-1] == 200.0
+
+
+def test_the_use_of_a_device_is_drawn_on_the_scale_of_a_share() -> None:
+    history = DiskHistory()
+    history.busy.extend([0.25] * 40)
+    busy = text(cards.disk_trends(history, 60, 4))[-1]
+    assert "▂" in busy
+    assert "█" not in busy
+    assert "max 100%" in busy

@@ -82,8 +82,8 @@ def _while_down(snapshot: Snapshot) -> Answers:
     return Answers(
         Level.BAD,
         f"the bookie does not answer: {snapshot.problem}",
-        "nothing; below is what its disks say",
-        "unknown",
+        "below is what its disks say",
+        "how long is not known",
         (
             *((f"{item.path}: {item.problem}", "") for item in broken),
             ("start the bookie, or see why it does not start", "systemctl status bkbox"),
@@ -117,12 +117,12 @@ def _part(job: Job) -> str:
 def _how_long(status: Status, jobs: tuple[Job, ...]) -> str:
     found = at_work(jobs)
     if status.limbo.ledgers:
-        return f"limbo: {span(status.limbo.eta_s)}"
+        return f"time left: {span(status.limbo.eta_s)}"
     if not found:
         return "nothing to wait for"
     if any(job.eta_s is None for job in found):
-        return "unknown"
-    return span(max(job.eta_s or 0.0 for job in found))
+        return "time left: unknown"
+    return f"time left: {span(max(job.eta_s or 0.0 for job in found))}"
 
 
 def _next(status: Status) -> tuple[tuple[str, str], ...]:

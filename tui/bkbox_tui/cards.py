@@ -46,7 +46,7 @@ def verdict(answers: Answers, width: int, height: int) -> list[Line]:
     lines: list[Line] = [
         ((each, answers.level.style),) for each in _wrapped(answers.safe, width, 2)
     ]
-    doing = f"{answers.doing}; how long: {answers.how_long}"
+    doing = f"{answers.doing}; {answers.how_long}"
     lines.append(((cut(doing, width), "muted"),))
     for number, (text, command) in enumerate(answers.next_steps):
         rows_left = height - len(lines)
@@ -146,7 +146,7 @@ _CHART_MAX = 9
 
 
 Series = tuple[str, Sequence[float], Callable[[float], str]]
-"""A name, the points, and the text of one of them."""
+"""A name, the points, and the text of one of them. The scale of one of shares ends at 1."""
 
 
 def traffic(history: History, width: int, height: int) -> list[Line]:
@@ -166,7 +166,7 @@ def disk_trends(history: DiskHistory, width: int, height: int) -> list[Line]:
         ("adds", history.adds_per_s, _per_s),
         ("reads", history.reads_per_s, _per_s),
         ("bytes/s", history.bytes_per_s, size),
-        ("busy", history.busy, lambda share: f"{share:.0%}"),
+        ("busy", history.busy, _share),
     )
     return _trends(series, width, height)
 
@@ -178,8 +178,8 @@ def _trends(series: Sequence[Series], width: int, height: int) -> list[Line]:
     lines: list[Line] = []
     for label, points, format_value in series:
         now = format_value(points[-1]) if points else "-"
-        most = top(points, chart)
-        for number, row in enumerate(trend(points, chart, tall)):
+        most = 1.0 if format_value is _share else top(points, chart)
+        for number, row in enumerate(trend(points, chart, tall, most)):
             is_last = number == tall - 1
             scale = f" max {format_value(most)}" if most and number == 0 else ""
             lines.append(
@@ -191,6 +191,10 @@ def _trends(series: Sequence[Series], width: int, height: int) -> list[Line]:
                 )
             )
     return lines
+
+
+def _share(share: float) -> str:
+    return f"{share:.0%}"
 
 
 def _per_s(count: float) -> str:

@@ -15,11 +15,13 @@ def bar(share: float | None, width: int) -> str:
     return "█" * full + "░" * (width - full)
 
 
-def trend(points: Sequence[float], width: int, height: int = 1) -> list[str]:
+def trend(
+    points: Sequence[float], width: int, height: int = 1, most: float | None = None
+) -> list[str]:
     """The last ``width`` points as columns, the newest at the right, the top line first. The scale starts at 0 and
-    ends at the largest of them (``top``); anything above 0 shows."""
+    ends at ``most``, the largest of them (``top``) by default; anything above 0 shows."""
     shown = list(points)[-width:] if width > 0 else []
-    most = max(shown, default=0.0)
+    most = max(shown, default=0.0) if most is None else most
     levels = [
         0 if most <= 0 or each <= 0 else max(1, round(each / most * height * 8)) for each in shown
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from bkbox.api.admin.status import DiskStatus, Status
+from bkbox.api.admin.status import DiskStatus
 from bkbox.api.cluster.rows import recent_p99_us
 from bkbox_tui.snapshot import Snapshot
 
@@ -44,9 +44,10 @@ class History:
     _before: Snapshot | None = None
 
     def add(self, snapshot: Snapshot) -> None:
-        """Adds a newer snapshot; a restarted bookie counts from zero."""
+        """Adds a newer snapshot; a restarted worker counts from zero. The trends go on where the clock was set back."""
         before = self._before
         if before is not None and snapshot.taken_ms <= before.taken_ms:
+            self._before = snapshot
             return
         self._before = snapshot
         status = snapshot.status
@@ -59,10 +60,6 @@ class History:
         if before is None or before.status is None:
             return
         took_ms = snapshot.taken_ms - before.taken_ms
-        adds, reads = _done(status)
-        adds_before, reads_before = _done(before.status)
-        self.adds_per_s.append(max(0, adds - adds_before) * 1_000 / took_ms)
-        self.reads_per_s.append(max(0, reads - reads_before) * 1_000 / took_ms)
         earlier = {disk.disk: disk for disk in before.status.disks}
         self.busy = {
             disk.disk: share
@@ -73,16 +70,18 @@ class History:
         for disk in status.disks:
             then = earlier[disk.disk].counts if disk.disk in earlier else disk.counts
             series, now = self.disks[disk.disk], disk.counts
-            series.adds_per_s.append(max(0, now.adds - then.adds) * 1_000 / took_ms)
-            series.reads_per_s.append(max(0, now.reads - then.reads) * 1_000 / took_ms)
-            series.bytes_per_s.append(max(0, now.bytes - then.bytes) * 1_000 / took_ms)
+            series.adds_per_s.append(_increase(then.adds, now.adds) * 1_000 / took_ms)
+            series.reads_per_s.append(_increase(then.reads, now.reads) * 1_000 / took_ms)
+            series.bytes_per_s.append(_increase(then.bytes, now.bytes) * 1_000 / took_ms)
             series.busy.append(self.busy.get(disk.disk, 0.0))
+        shown = [self.disks[disk.disk] for disk in status.disks]
+        self.adds_per_s.append(sum(each.adds_per_s[-1] for each in shown))
+        self.reads_per_s.append(sum(each.reads_per_s[-1] for each in shown))
 
 
-def _done(status: Status) -> tuple[int, int]:
-    """Entries added and read since the workers started."""
-    counts = [disk.counts for disk in status.disks]
-    return sum(each.adds for each in counts), sum(each.reads for each in counts)
+def _increase(then: int, now: int) -> int:
+    """Of a counter; one that is smaller than before was started anew in between."""
+    return now - then if now >= then else now
 
 
 def _busy(before: DiskStatus | None, now: DiskStatus, took_ms: int) -> float | None:

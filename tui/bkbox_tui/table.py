@@ -183,9 +183,9 @@ class Table(ScrollView, can_focus=True):
         return line.crop(left, left + width).adjust_cell_length(width, style)
 
     def _signed(self, text: str, style: Style) -> list[Segment]:
-        """A cell; the sign of a level at its beginning has the level's colour."""
+        """A cell; the sign of a level at its beginning has the level's colour, but not on the cursor's own."""
         level = _LEVELS.get(text[1:4])
-        if level is None:
+        if level is None or style == self._style("cursor"):
             return [Segment(text, style)]
         coloured = style + Style(color=self._style(level).color, bold=True)
         return [Segment(text[:4], coloured), Segment(text[4:], style)]

@@ -151,10 +151,11 @@ def report_of(status: Status) -> Report:
 
 
 def recent_p99_us(status: Status, operation: str) -> int | None:
-    """The recent p99 latency of adds, or reads, on the slowest disk, in microseconds; None: there were none."""
+    """The recent p99 latency of adds, or reads, on the slowest disk that answers, in microseconds; None: of none."""
     found = [
         each.recent_p99_us
         for disk in status.disks
+        if disk.state == "in service"
         for each in disk.operations
         if each.operation == operation and each.recent_count
     ]

@@ -106,12 +106,14 @@ def _disk(
     unavailable = ""
     if bookie.state == "running" and not disk.in_service:
         unavailable = disk.placement_unknown or "its worker is being started"
+    state = _state(disk, failed=failed, stalled=bool(stalled))
+    rates = disk.meter.rates(time.monotonic()) if state == "in service" else {}
     return status.DiskStatus(
         path=str(disk.path),
         disk=disk.uuid,
         crash_class=CLASSES[disk.crash_class],
         reason=failed or stalled or unavailable or disk.reason,
-        state=_state(disk, failed=failed, stalled=bool(stalled)),
+        state=state,
         ledgers=int(disk.stats.get("ledgers", 0)),
         limbo_ledgers=int(disk.stats.get("limbo_ledgers", 0)),
         free_bytes=int(disk.stats.get("free_bytes", 0)) if disk.usable else 0,
@@ -127,7 +129,7 @@ def _disk(
         ),
         draining=disk.draining,
         counts=status.Counts(**disk.stats.get("counts", {})),
-        rates=status.Rates(**disk.meter.rates()),
+        rates=status.Rates(**rates),
         device=found.devices.get(disk.uuid),
         space=found.space.get(disk.uuid),
         worker=worker,

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 _WINDOW_S = 10.0
 _STEP_S = 0.5
+_FRESH_S = 5.0
+"""A worker whose last sample is older does not answer: nothing is known of its rates."""
 
 
 class Meter:
@@ -27,9 +29,9 @@ class Meter:
         while len(self._seen) > 2 and now_s - self._seen[1][0] >= _WINDOW_S:
             self._seen.popleft()
 
-    def rates(self) -> dict[str, float]:
-        """The rate of each counter, per second. Empty before the second sample."""
-        if len(self._seen) < 2:
+    def rates(self, now_s: float) -> dict[str, float]:
+        """The rate of each counter, per second. Empty before the second sample, and while no sample is new."""
+        if len(self._seen) < 2 or now_s - self._seen[-1][0] > _FRESH_S:
             return {}
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
         passed_s = last_s - first_s

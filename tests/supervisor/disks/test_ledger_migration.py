@@ -394,6 +394,24 @@ def test_too_much_for_a_short_wait_is_left_to_another_pass(
     run(told())
 
 
+def test_a_slow_host_migrates_a_ledger_whose_rest_was_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bkbox.supervisor.disks.ledger_migration._FINAL_COPY_S", -1.0)
+
+    async def told() -> None:
+        pair = prepared(tmp_path)
+        await pair.begin()
+        await pair.copy(whole=True)
+        pair.add(20, 21, 22)
+        assert await pair.move()
+        pair.check()
+        pair.check_nothing_left()
+        pair.close()
+
+    run(told())
+
+
 # ---- any order of things ----------------------------------------------------------------------------
 
 STEPS = ["begin", "whole", "again", "add", "fence", "lac", "move", "kill source", "kill target"]

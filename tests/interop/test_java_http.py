@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness.java import java_command, maven_jars
+from tests.harness.processes import bkbox as run_bkbox
 from tests.harness.processes import free_port
 from tests.harness.waiting import wait_for
 from tests.interop.clients import pattern
@@ -221,3 +222,18 @@ def test_a_ledger_is_deleted(java: Served, bkbox: Served) -> None:
     assert bkbox.ask("DELETE", path) == (200, f"Deleted ledger: {LEDGER}")
     for each in (java, bkbox):
         assert each.ask("GET", "/api/v1/ledger/list") == (200, {})
+
+
+def test_its_row_on_the_cluster_screen(cluster: InteropCluster, java: Served) -> None:
+    def row() -> dict[str, Any]:
+        done = run_bkbox("cluster", "status", "--metadata", cluster.uri, "-o", "json")
+        return next(
+            each for each in json.loads(done.stdout)["bookies"] if each["bookie"] == java.bookie_id
+        )
+
+    assert (row()["state"], row()["verdict"]) == ("writable", "ok")
+    path = "/api/v1/bookie/state/readonly"
+    java.ask("PUT", path, '{"readOnly": true}')
+    wait_for(lambda: row()["state"] == "read-only", "it to be read-only there")
+    java.ask("PUT", path, '{"readOnly": false}')
+    wait_for(lambda: row()["state"] == "writable", "it to be writable there")

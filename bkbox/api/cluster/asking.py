@@ -90,7 +90,10 @@ class Asker:
         """Raises BkboxError."""
         if self.own is not None and self.own[0] == member.id:
             return await self._status(member, self.own[1])
+        is_ours = (member.version or "").startswith("bkbox")
         why = "it publishes no admin API (http_listen)"
+        if not is_ours and member.socket is None:
+            why = "it has no HTTP server (httpServerEnabled): no more is known than its space"
         if member.socket is not None:
             try:
                 return await self._status(member, Path(member.socket))
@@ -105,8 +108,9 @@ class Asker:
             if member.address is None:
                 raise BookieNotRunningError(why)
         if member.admin is None:
-            return await self._by_wire(member, why)
-        if not (member.version or "").startswith("bkbox"):
+            found = await self._by_wire(member, why)
+            return found if is_ours else replace(found, verdict="ok")
+        if not is_ours:
             return await self._java(member, member.admin)
         if self._reach is None:
             return await self._by_wire(member, "its admin API needs a token: give --token-file")

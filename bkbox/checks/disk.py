@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 
 from bkbox.base.commandline import bookie_command, plain_command
 from bkbox.base.host.blocks import device_of
@@ -43,7 +44,7 @@ def check(config: Config, host: HostFiles, files: Files, *, running: bool) -> It
             yield registry.DISK.fail(
                 f"cannot be looked at: {error_text(error)}",
                 str(folder),
-                f"ls -ld {folder}",
+                f"ls -ld {quote(str(folder))}",
             )
     yield from _shared_devices(host, config.disks)
 
@@ -56,7 +57,7 @@ def _folder(
         yield registry.DISK.fail(
             "there is no such folder: the disk is not mounted, or lost",
             where,
-            f"mount {folder}; if it is lost: {bookie_command('cookie', 'repair')}",
+            f"mount {quote(str(folder))}; if it is lost: {bookie_command('cookie', 'repair')}",
         )
         return
     identity = read_identity(files, folder)
@@ -84,7 +85,7 @@ def _owner(config: Config, folder: Path) -> Iterator[Finding]:
         yield registry.PERMISSIONS.warn(
             "every user of this host may look into it: entries are other people's data",
             where,
-            f"chmod o-rwx {folder}",
+            f"chmod o-rwx {quote(str(folder))}",
         )
     if found.st_uid != os.geteuid():
         yield registry.PERMISSIONS.warn(
@@ -94,7 +95,9 @@ def _owner(config: Config, folder: Path) -> Iterator[Finding]:
             f"sudo -u '#{found.st_uid}' {plain_command('doctor', '--config', os.path.abspath(config.path))}",
         )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield registry.PERMISSIONS.fail("it cannot be written to", where, f"chmod u+rwx {folder}")
+        yield registry.PERMISSIONS.fail(
+            "it cannot be written to", where, f"chmod u+rwx {quote(str(folder))}"
+        )
 
 
 def _space(config: Config, folder: Path) -> Iterator[Finding]:
@@ -113,7 +116,9 @@ def _space(config: Config, folder: Path) -> Iterator[Finding]:
     else:
         yield registry.SPACE.ok(share, where)
     if found.f_files and found.f_favail < _INODES_FREE_MIN:
-        yield registry.SPACE.fail(f"{found.f_favail} inodes are left", where, f"df -i {folder}")
+        yield registry.SPACE.fail(
+            f"{found.f_favail} inodes are left", where, f"df -i {quote(str(folder))}"
+        )
 
 
 def _lock(host: HostFiles, folder: Path, *, running: bool) -> Iterator[Finding]:
@@ -188,5 +193,5 @@ def _shared_devices(host: HostFiles, disks: Sequence[Path]) -> Iterator[Finding]
                 f"it is on {device.name}, as is {first}: they fail together and wait for each other; give each disk "
                 "a device of its own",
                 str(disk),
-                f"findmnt -T {disk}",
+                f"findmnt -T {quote(str(disk))}",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 
 from bkbox.base.host.blocks import device_of, mount_of
@@ -147,5 +148,5 @@ def file_system_errors(host: HostFiles, path: Path) -> Iterator[Finding]:
         yield FILE_SYSTEM.fail(
             f"ext4 has met {count} errors on {mount.source} since it was last checked",
             str(path),
-            f"stop the bookie, then: umount {mount.point} && e2fsck -f {mount.source}",
+            f"stop the bookie, then: umount {quote(mount.point)} && e2fsck -f {mount.source}",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from shlex import quote
 
 from bkbox.base.text import quoted, reason_of
 from bkbox.errors import BootError
@@ -33,7 +34,7 @@ def read_secret(path: Path, what: str) -> bytes:
     if stat.S_IMODE(mode) & 0o077:
         raise BootError(
             f"{what} {path} has mode {stat.S_IMODE(mode):04o}: others than its owner may read it, and may have; "
-            f"replace what is in it and run chmod 600 {path}"
+            f"replace what is in it and run chmod 600 {quote(str(path))}"
         )
     if len(data) > _BYTES_MAX:
         raise BootError(f"{what} {path} has more than {_BYTES_MAX} bytes")

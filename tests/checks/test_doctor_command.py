@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import socket
 from pathlib import Path
@@ -55,6 +56,19 @@ def test_a_bookie_that_is_well(make_bookie: MakeBookie) -> None:
     assert up["port", f"127.0.0.1:{bookie.port}"]["why"] == "it answers"
     assert up["lock", str(bookie.disks[0])]["why"].startswith("held by pid")
     assert up["cookies", ""]["verdict"] == "ok"
+
+
+def test_each_path_in_a_command_is_one_word_for_a_shell(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie("my bookie")
+    bookie.disks[0].chmod(0o757)
+    (bookie.disks[1] / "VERSION").unlink()
+    _, found = doctor(bookie)
+    commands = [each["command"] for each in found.values() if "my bookie" in each["command"]]
+    assert any(command.startswith("chmod o-rwx ") for command in commands)
+    assert any("--config" in command for command in commands)
+    for command in commands:
+        words = shlex.split(command)
+        assert not any(word.startswith("bookie/") for word in words), command
 
 
 def test_a_disk_that_was_lost(make_bookie: MakeBookie) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 
 from bkbox.base.host.blocks import Device, Mount, device_of, mount_of
 from bkbox.base.host.files import HostFiles
@@ -163,15 +164,13 @@ def _without_journal(mount: Mount) -> Risk:
             text,
             f"move the folder to a disk with a journal; or, from a rescue system: {add}",
         )
-    steps = f"umount {mount.point} && {add} && e2fsck -f {mount.source} && mount {mount.point}"
+    steps = f"umount {quote(mount.point)} && {add} && e2fsck -f {mount.source} && mount {quote(mount.point)}"
     return Risk(False, text, f"stop the bookie, then: {steps}")
 
 
 def _without_barriers(mount: Mount, device: Device | None, option: str) -> Risk:
     remount_option = "fsync_mode=posix" if option.startswith("fsync_mode") else "barrier"
-    command = (
-        f"mount -o remount,{remount_option} {mount.point}, and take {option} out of /etc/fstab"
-    )
+    command = f"mount -o remount,{remount_option} {quote(mount.point)}, and take {option} out of /etc/fstab"
     if device is not None and device.volatile_cache is False:
         text = (
             f"it is mounted without barriers ({option}): right only as long as {device.name} has no volatile cache, "

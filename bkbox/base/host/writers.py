@@ -12,6 +12,7 @@ import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 
 def writable_by_others(path: Path, user: int) -> list[str]:
@@ -36,15 +37,16 @@ def _problems(path: Path, user: int) -> Iterator[str]:
     if found.st_uid not in (0, user):
         yield (
             f"{path}: this {what} belongs to user {_user(found.st_uid)}, who can change what the bookie runs with: "
-            f"chown {_user(user)} {path}"
+            f"chown {_user(user)} {quote(str(path))}"
         )
     if stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX:
         return  # as /tmp: other users can add files, and replace none
     if mode & stat.S_IWOTH:
-        yield f"{path}: every user may write this {what} (mode {mode:04o}): chmod go-w {path}"
+        yield f"{path}: every user may write this {what} (mode {mode:04o}): chmod go-w {quote(str(path))}"
     elif mode & stat.S_IWGRP and not _is_private(path, found):
         yield (
-            f"{path}: group {_group(found.st_gid)} may write this {what} (mode {mode:04o}): chmod g-w {path}"
+            f"{path}: group {_group(found.st_gid)} may write this {what} (mode {mode:04o}): "
+            f"chmod g-w {quote(str(path))}"
         )
 
 

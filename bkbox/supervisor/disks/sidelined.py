@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from shlex import quote
 
 from bkbox.errors import BkboxError, BootError, DiskFullError
 from bkbox.supervisor.disks.disks import Disk
@@ -53,7 +54,7 @@ def is_full(disk: Disk) -> bool:
 
 def remedy(disk: Disk) -> str:
     """The first command for an operator to run on a full disk."""
-    return f"df -h {disk.path}"
+    return f"df -h {quote(str(disk.path))}"
 
 
 def _advice(disk: Disk) -> str:

@@ -143,9 +143,9 @@ def test_a_killed_repair_worker_comes_back_and_nobody_notices(bookie: BookieProc
     with RawClient(bookie.port) as client:
         repair.kill()
         assert set(codes(client).values()) == {EOK}
-        wait_for(lambda: bookie.children("repair"), "the repair worker to be back")
+        wait_for(lambda: restarts(bookie, "repair") == [before[0] + 1], "it to be started again")
+        wait_for(lambda: bookie.children("repair") not in ([], [repair]), "it to be back")
         assert set(codes(client).values()) == {EOK}
-    assert restarts(bookie, "repair") == [before[0] + 1]
 
 
 def test_repeated_deaths_wait_longer(bookie: BookieProcess) -> None:

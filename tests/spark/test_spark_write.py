@@ -11,6 +11,7 @@ pytest.importorskip("pyspark")
 
 from bkbox.errors import NoSuchLedgerError
 from bkbox.wire.metadata.ledger import LedgerState
+from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster, Hands
 from tests.spark.sparkledgers import in_cluster, ledgers_of, reader, values
 
@@ -76,7 +77,8 @@ def test_a_job_that_fails_leaves_nothing(spark: Any, cluster: Cluster) -> None:
     )
     with pytest.raises(Exception, match="planted"):
         writer(broken, cluster.uri, "broken").mode("append").save()
-    assert all_ledgers(cluster.uri) == before
+    # A task that is still at work when another one fails ends a moment later.
+    wait_for(lambda: all_ledgers(cluster.uri) == before, "what it has written to be gone")
     with pytest.raises(Exception, match="there is no dataset broken"):
         reader(spark, cluster.uri, dataset="broken").load().count()
 

@@ -118,11 +118,10 @@ def maven_jars(pom: Path, *properties: str) -> Path:
 
 
 def _maven(pom: Path, *arguments: str) -> None:
+    # A property of the command line counts in every pom.xml that is imported, too.
+    versions = [f"-Dbookkeeper.version={VERSION}"] * ("${bookkeeper.version}" in pom.read_text())
     done = subprocess.run(
-        [
-            *("mvn", "--batch-mode", "--quiet", "-f", pom),
-            *(f"-Dbookkeeper.version={VERSION}", *arguments),
-        ],
+        ["mvn", "--batch-mode", "--quiet", "-f", pom, *versions, *arguments],
         capture_output=True,
         text=True,
         timeout=BUILD_TIMEOUT_S,

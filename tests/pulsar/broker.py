@@ -1,6 +1,6 @@
 """A Pulsar broker from Maven Central, in a process of its own, and its admin API.
 
-``PULSAR_VERSION`` names another version than that of broker/pom.xml.
+``PULSAR_VERSION`` names another version than that of broker/pom.xml: 4.2.4, say.
 """
 
 from __future__ import annotations

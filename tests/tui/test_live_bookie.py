@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -69,6 +70,31 @@ def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path
     kept = list(read_recording(recording))
     assert kept[0].status is not None
     assert kept[-1].status is None
+
+
+def test_a_bookie_that_hangs_is_not_called_well(make_bookie: MakeBookie, tmp_path: Path) -> None:
+    bookie = make_bookie().start()
+    assert bookie.process is not None
+    app = Tui(
+        Bookie.here(configuration.load(bookie.config, os.environ), wall_ms),
+        wall_ms=wall_ms,
+        recordings=tmp_path,
+    )
+
+    async def go() -> None:
+        assert bookie.process is not None
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: lines_of(app)[0].startswith("[+]"))
+            os.kill(bookie.process.pid, signal.SIGSTOP)
+            try:
+                await until(pilot, lambda: re.search(r"^\[\?\].*NO ANSWER", lines_of(app)[0]))
+                await until(pilot, lambda: "has not answered" in text_of(app))
+                assert lines_of(app)[0].startswith("[X]")
+            finally:
+                os.kill(bookie.process.pid, signal.SIGCONT)
+            await until(pilot, lambda: lines_of(app)[0].startswith("[+]"))
+
+    asyncio.run(go())
 
 
 def test_a_ledger_is_explained_and_who_announces_himself_is_listed(

@@ -26,6 +26,7 @@ from bkbox.jobs.job import Job, JobAction, JobState
 from bkbox_tui import themes
 from bkbox_tui.dialogs import HelpScreen, Page, Question
 from bkbox_tui.explain import explained
+from bkbox_tui.formatting import Level
 from bkbox_tui.glyphs import AsciiFilter
 from bkbox_tui.keys import KEYS, PANELS, keys_of
 from bkbox_tui.panels.base import Panel
@@ -46,6 +47,9 @@ from bkbox_tui.widgets import Top, TopBar
 EVERY_S = 1.0
 """Seconds between two snapshots."""
 
+_CONNECTED = "connected"
+_SILENT_S = 1.7
+"""A snapshot that is older is no longer what is true now."""
 _WIDTH_MIN, _HEIGHT_MIN = 40, 10
 
 
@@ -144,7 +148,7 @@ class Tui(App[None]):
         wait_notices.set_sink(self.notify)
         self.query_one(Tabs).can_focus = False
         self._begin_watch()
-        self.set_interval(EVERY_S, self._draw_top)
+        self.set_interval(EVERY_S / 2, self._draw_top)
         self.set_interval(EVERY_S, self._measure)
         self.set_interval(EVERY_S / 2, self._ask_cluster)
         self._draw()
@@ -224,13 +228,12 @@ class Tui(App[None]):
         flags = [*self.view.flags]
         flags += ["PAUSED"] if self._frozen else []
         flags += ["RECORDING"] if self._recorder is not None else []
+        connection, level = self._connection(), self.view.answers.level
+        if connection == _CONNECTED and not self._frozen and (age or 0.0) > _SILENT_S:
+            connection, level = "NO ANSWER", Level.UNKNOWN
         bars = self.query(TopBar)
         if bars:
-            bars.first().show(
-                Top(
-                    self.source.name, self._connection(), self.view.answers.level, age, tuple(flags)
-                )
-            )
+            bars.first().show(Top(self.source.name, connection, level, age, tuple(flags)))
 
     def _connection(self) -> str:
         if not self.source.is_live:
@@ -238,7 +241,7 @@ class Tui(App[None]):
         snapshot = self.view.snapshot
         if snapshot is None:
             return "connecting"
-        return "connected" if snapshot.status is not None else "NOT CONNECTED"
+        return _CONNECTED if snapshot.status is not None else "NOT CONNECTED"
 
     # ---- panels -------------------------------------------------------------------------------------
 

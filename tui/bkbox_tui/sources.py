@@ -43,6 +43,8 @@ from bkbox_tui.snapshot import DiskFiles, Snapshot
 
 _LIMBO_SHOWN_MAX = 5_000
 _LISTEN_S = 2
+_STATUS_S = 2.0
+"""Time-out of each step of a request for the status: what hangs for longer is told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Bookie:
 
     def _read(self) -> Snapshot:
         try:
-            status = client.fetch_status(self.address)
+            status = client.fetch_status(self.address, _STATUS_S)
         except BookieNotRunningError as error:
             disks = () if self.config is None else self.config.disks
             files = tuple(disk_files(path) for path in disks)

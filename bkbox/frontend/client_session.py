@@ -77,6 +77,7 @@ class ClientSession(Connection):
             return True
         if not target.link.submit(self.number, frame, target.poll):
             target.link.lane.waiting.append(self)
+            self._request_router.paid = True
             return False
         self.charge(len(body) if target.costs_request_bytes else 0)
         return True

@@ -61,6 +61,8 @@ class RequestRouter:
         self._authorizer = authorizer
         self._number = number
         self.tries_v3 = True
+        self.paid = False
+        """The next request is one that had to wait: its token is taken already."""
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
     def dispatch(self, body: memoryview) -> RoutedRequest | bytes | None:
@@ -69,6 +71,11 @@ class RequestRouter:
 
         Raises FrameError: the connection must be closed.
         """
+        found = self._dispatch(body)
+        self.paid = found is None
+        return found
+
+    def _dispatch(self, body: memoryview) -> RoutedRequest | bytes | None:
         if self.tries_v3:
             if body[0] >= v3.FIRST_BYTE_MIN:
                 try:
@@ -90,7 +97,7 @@ class RequestRouter:
             v2.decode_request(body)
             return v2.encode_response(v2.AuthResponse(header.version, _AUTH_DISABLED))
         if self._authorizer is not None:
-            refusal = self._authorizer.refusal(need_of_v2(header))
+            refusal = self._authorizer.refusal(need_of_v2(header), paid=self.paid)
             if refusal is not None:
                 return v2.refuse(body, refusal)
         is_add = header.opcode == v2.OP_ADD
@@ -121,7 +128,7 @@ class RequestRouter:
         if request.header.version != v3.CURRENT_VERSION:
             return _refuse(request, Code.EBADVERSION)
         if self._authorizer is not None:
-            refusal = self._authorizer.refusal(need_of_v3(request))
+            refusal = self._authorizer.refusal(need_of_v3(request), paid=self.paid)
             if refusal is not None:
                 return _refuse(request, refusal)
         if isinstance(request, v3.BookieInfoRequest):

@@ -177,13 +177,12 @@ def test_a_worker_that_stands_still_is_asked_for_long_when_it_goes_on(
 
 def test_a_killed_frontend_leaves_no_polls_behind(bookie: BookieProcess) -> None:
     """Connections are counted from one again: a poll of before must not be answered to a stranger."""
-    (frontend,) = bookie.children("frontend")
     with RawClient3(bookie.port) as before:
         for ledger in LEDGERS:
             before.poll(ledger, 40, LONG_MS)
         for ledger in LEDGERS:
             before.settle(ledger)
-        frontend.kill()
+        bookie.kill_frontends()
         with pytest.raises(EOFError):
             before.frame()
     with RawClient3(bookie.port, timeout=60) as after:

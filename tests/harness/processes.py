@@ -167,6 +167,11 @@ class BookieProcess:
                     found.append(child)
         return found
 
+    def kill_frontends(self) -> None:
+        """Kills every front-end, whose clients' connections end with it."""
+        for frontend in self.children("frontend"):
+            frontend.kill()
+
     def worker(self, disk: int) -> psutil.Process:
         """The worker of a disk, by the disk's place in the configuration."""
         path = str(self.disks[disk])

@@ -91,7 +91,7 @@ class Scene:
         settings: dict[str, dict[str, object]] = {"port": {}, "tls": offers_tls, "guarded": guarded}
         self.bookies = {
             name: BookieProcess(folder / name, f"sqlite:{folder}/metadata.db").init(
-                disks=1, **given
+                disks=1, frontends=1, **given
             )
             for name, given in settings.items()
         }

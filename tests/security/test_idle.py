@@ -10,7 +10,7 @@ CONNECTIONS = 1_500
 
 
 def test_idle_connections_cost_little_and_leave_nothing(make_bookie: MakeBookie) -> None:
-    bookie = make_bookie(disks=1).start()
+    bookie = make_bookie(disks=1, frontends=1).start()
     [frontend] = bookie.children("frontend")
     descriptors = frontend.num_fds()
     found = run(bookie, CONNECTIONS, seconds=1.0)

@@ -170,13 +170,11 @@ def test_an_owner_goes_over_and_comes_under_again(bookie: BookieProcess) -> None
 def test_who_is_over_stays_so_whoever_is_killed_and_away(bookie: BookieProcess) -> None:
     fill(bookie, 20)
     comes_over(bookie)
-    (frontend,) = bookie.children("frontend")
-    frontend.kill()
+    bookie.kill_frontends()
     assert add(bookie, GREEDY[1]) == ETOOMANY, "the first add that the next front-end sees"
     with metadata_away(bookie):
         wait_for(lambda: bookie.status()["quotas"]["problem"], "a look that fails")
-        (frontend,) = bookie.children("frontend")
-        frontend.kill()
+        bookie.kill_frontends()
         assert add(bookie, GREEDY[1]) == ETOOMANY
         (repair,) = bookie.children("repair")
         repair.kill()

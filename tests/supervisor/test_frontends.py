@@ -7,12 +7,15 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.processes import BookieProcess, bkbox
 from tests.harness.raw import RawClient, add_frame, read_frame
 from tests.harness.raw3 import (
@@ -21,6 +24,8 @@ from tests.harness.raw3 import (
     ENOENTRY,
     ENOLEDGER,
     EOK,
+    ETOOMANY,
+    EUNKNOWN,
     PIGGYBACK,
     READ,
     RawClient3,
@@ -28,6 +33,8 @@ from tests.harness.raw3 import (
     read_part,
 )
 from tests.harness.waiting import wait_for
+from tests.security.certificates import secret_file
+from tests.security.secured import Visitor
 from tests.supervisor.manyfrontends import (
     Traffic,
     check_all,
@@ -394,4 +401,92 @@ def test_limits_of_connections_hold_over_all(make: object, limit: str) -> None:
     again = accepted(bookie, 30)
     assert len(again) == of_each[victim], "its connections count no more"
     for client in (*clients, *again):
+        client.close()
+
+
+def test_ledgers_in_limbo_are_unknown_over_all(make: object) -> None:
+    assert callable(make)
+    bookie = make(2, strict_unclean_shutdown="true", ack_after="write", repair_retry_initial_s=600,
+                  repair_retry_max_s=600)  # fmt: skip
+    ledgers = range(1, 9)
+    create_ledgers(
+        bookie.metadata, [ledger_of(each, [bookie.bookie_id, NOBODY]) for each in ledgers]
+    )
+    acked: set[tuple[int, int]] = set()
+    traffic = Traffic(RawClient3(bookie.port), ledgers, acked, 0, 1).start()
+    wait_for(lambda: traffic.failed or traffic.adds > 100, "entries of each")
+    bookie.kill()  # while they are written: what is idle is durable, and in no limbo
+    traffic.stop()
+    bookie.start()
+    assert bookie.status()["limbo"]["ledgers"] == len(ledgers)
+    for pid in frontends(bookie):
+        with client_of(bookie, pid) as client:
+            assert isinstance(client, RawClient3)
+            for ledger in ledgers:
+                assert client.read3(ledger, 0).status == EOK
+                assert client.read3(ledger, 1 << 30).status == EUNKNOWN
+                assert client.add3(ledger, 1 << 30) == EFENCED
+            assert client.read3(99, 0).status == ENOLEDGER
+    assert ledgers_on_disks(bookie) == len(ledgers)
+
+
+def test_a_rate_limit_holds_over_all(make: object, tmp_path: Path) -> None:
+    """Far more requests than a user may send, over both at once; and no new connection fills the bucket."""
+    assert callable(make)
+    users = secret_file(tmp_path / "users", "reader:another secret\n")
+    rate = 40
+    bookie = make(
+        2,
+        disks=1,
+        auth="token",
+        auth_users_file=users,
+        roles="token/reader=read",
+        requests_per_second=f"token/reader={rate}",
+    )
+    visitors = []
+    for pid in frontends(bookie):
+        for _ in range(400):
+            visitor = Visitor(bookie.port)
+            assert visitor.log_in_with_token("reader") == EOK
+            if frontend_of(bookie, visitor) == pid:
+                visitors.append(visitor)
+                break
+            visitor.close()
+    assert len(visitors) == 2
+    taken = [0, 0]
+    began = time.monotonic()
+
+    def ask(number: int) -> None:
+        for _ in range(600):
+            status = visitors[number].read3(1, 0).status
+            assert status in (ENOLEDGER, ETOOMANY)
+            taken[number] += status == ENOLEDGER
+
+    together(partial(ask, 0), partial(ask, 1))
+    lasted_s = time.monotonic() - began
+    assert sum(taken) <= rate * (lasted_s + 1) + 1
+    assert sum(taken) >= rate, "what was saved up"
+    for visitor in visitors:
+        visitor.close()
+
+
+def test_a_quota_holds_over_all(make: object) -> None:
+    assert callable(make)
+    bookie = make(2, quotas="greedy=200K", quota_interval_s=0.2)
+    named = replace(ledger_of(1, [bookie.bookie_id]), custom=(("owner", b"greedy"),))
+    create_ledgers(bookie.metadata, [named, ledger_of(2, [bookie.bookie_id])])
+    clients = [client_of(bookie, pid) for pid in frontends(bookie)]
+    entries = itertools.count()
+
+    def over() -> bool:
+        return all(client.add3(1, next(entries), b"x" * 20_000) == ETOOMANY for client in clients)
+
+    wait_for(over, "the owner to be over over both")
+    os.kill(frontends(bookie)[0], signal.SIGKILL)
+    wait_for(lambda: len(frontends(bookie)) == 2, "both front-ends")
+    with client_of(bookie, frontends(bookie)[0]) as again:
+        assert isinstance(again, RawClient3)
+        assert again.add3(1, next(entries)) == ETOOMANY, "the first add that it sees"
+        assert again.add3(2, 0) == EOK
+    for client in clients:
         client.close()

@@ -83,12 +83,14 @@ class Authorizer:
             self._refusals.note(self.identity, self.peer, f"to make a ledger {why}")
         return code
 
-    def refusal(self, need: Need) -> Code | None:
-        """The code to refuse a request with; None if it may be carried out."""
+    def refusal(self, need: Need, *, paid: bool = False) -> Code | None:
+        """The code to refuse a request with; None if it may be carried out. ``paid``: its token is taken already."""
         if need not in self.grant.needs:
             self._refusals.note(self.identity, self.peer, str(need.name).lower())
             return Code.EUA
-        if self.bucket is not None and not self.bucket.try_acquire(self._now_s()):
+        if paid or self.bucket is None:
+            return None
+        if not self.bucket.try_acquire(self._now_s()):
             return Code.ETOOMANYREQUESTS
         return None
 

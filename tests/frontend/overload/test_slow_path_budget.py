@@ -22,7 +22,7 @@ SLACK_BYTES = 2 * SLOT_COUNT * SLOT_BYTES
 
 
 def test_clients_that_take_nothing_cannot_use_up_the_memory(make_bookie: MakeBookie) -> None:
-    bookie = make_bookie(disks=1).start()
+    bookie = make_bookie(disks=1, frontends=1).start()
     with RawClient(bookie.port) as writer:
         for entry in range(2):
             assert writer.add(1, entry, bytes(ENTRY_BYTES)) == raw.EOK

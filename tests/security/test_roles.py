@@ -64,21 +64,24 @@ OPERATIONS_2 = {
 
 
 class Nowhere:
-    """A router that nothing may get to."""
+    """A router that nothing may get to. ``waits``: how often a request has to wait first."""
 
-    def route(self, _ledger: int, _purpose: object, _connection: int) -> Code:
-        return Code.ENOLEDGER
+    waits = 0
+
+    def route(self, _ledger: int, _purpose: object, _connection: int) -> Code | None:
+        self.waits -= 1
+        return None if self.waits >= 0 else Code.ENOLEDGER
 
     def space(self) -> object:
         raise AssertionError
 
 
-def guarded(needs: Need, rate: int = 0) -> RequestRouter:
+def guarded(needs: Need, rate: int = 0, router: Nowhere | None = None) -> RequestRouter:
     bucket = TokenBucket(rate, is_full=True) if rate else None
     authorizer = Authorizer(
         "who", "token", "peer", Grant(needs), bucket, Refusals(lambda: 0.0), lambda: 0.0
     )
-    return RequestRouter(Nowhere(), authorizer)  # type: ignore[arg-type]
+    return RequestRouter(router or Nowhere(), authorizer)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -160,6 +163,21 @@ def test_requests_beyond_the_rate_are_too_many() -> None:
     frame = memoryview(raw.read_frame(1, 0))[4:]
     codes = [v2.decode_response(intake.dispatch(frame)[4:]).code for _ in range(3)]  # type: ignore[index,union-attr]
     assert codes == [Code.ENOLEDGER, Code.ENOLEDGER, Code.ETOOMANYREQUESTS]
+
+
+def test_a_request_that_has_to_wait_is_paid_for_once() -> None:
+    router = Nowhere()
+    intake = guarded(ALL, rate=2, router=router)
+    frame = memoryview(raw.read_frame(1, 0))[4:]
+    for _ in range(2):
+        router.waits = 5
+        assert [intake.dispatch(frame) for _ in range(5)] == [None] * 5
+        answer = intake.dispatch(frame)
+        assert isinstance(answer, bytes)
+        assert v2.decode_response(answer[4:]).code is Code.ENOLEDGER  # type: ignore[union-attr]
+    answer = intake.dispatch(frame)
+    assert isinstance(answer, bytes)
+    assert v2.decode_response(answer[4:]).code is Code.ETOOMANYREQUESTS  # type: ignore[union-attr]
 
 
 def test_kinds_of_identities() -> None:

@@ -130,3 +130,24 @@ def test_no_disk_is_ever_more_than_one_ledger_off_its_share(free: list[int], tim
     for disk, weight in weights.items():
         share = times * weight / sum(weights.values())
         assert abs(found[disk] - share) <= len(free)
+
+
+def test_a_list_that_was_made_before_a_ledger_was_paused_ends_no_pause() -> None:
+    places = LedgerDirectory(["a", "b"], Routes())
+    places.record_list(0, (1, 2))
+    assert places.mark_migrating(1) == 0
+    places.record_list(0, (1, 2, 3))
+    assert [places.find(ledger) for ledger in (1, 2, 3)] == [MIGRATING, 0, 0]
+    places.record(1, (1,))
+    assert places.find(1) == 1
+
+
+def test_a_ledger_is_unlisted_once_all_lists_are_known() -> None:
+    places = LedgerDirectory(["a", "b"], Routes())
+    places.listed(0)
+    assert not places.is_unlisted(7), "it may be on the other disk"
+    places.listed(1)
+    assert places.is_unlisted(7)
+    assert not places.is_unlisted(-1)
+    places.record(1, (7,))
+    assert not places.is_unlisted(7)

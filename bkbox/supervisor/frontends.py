@@ -242,7 +242,8 @@ class Frontends(ChildGroup):
 
     async def hold(self, disk: Disk) -> None:
         """Have no ledger created until the disk has listed its ledgers again: phase one must not put a ledger into
-        limbo there that a front-end creates elsewhere meanwhile."""
+        limbo there that a front-end creates elsewhere meanwhile. Every reply is waited for, as a query of before must
+        not come in after that."""
         for disks in self._linked.values():
             disks.discard(disk.uuid)
         disk.listed = False
@@ -260,13 +261,24 @@ class Frontends(ChildGroup):
         if self.assignments is not None:
             self.assignments.join(disk, replaces=replaces)
         order = messages.DiskJoins(disk=disk.uuid, path=str(disk.path), replaces=replaces)
-        await self.call(order, timeout_s=_RESPONSE_TIMEOUT_S)
+        if replaces and self.assignments is not None:
+            await self.call(order)  # as for ``hold``; one that is stuck is killed
+        else:
+            await self._tell(order)
 
     async def leave(self, disk: Disk) -> None:
         """Tell them that this disk, which has no ledgers, is removed."""
         if self.assignments is not None:
             self.assignments.leave(disk)
-        await self.call(messages.DiskLeaves(disk=disk.uuid), timeout_s=_RESPONSE_TIMEOUT_S)
+        await self._tell(messages.DiskLeaves(disk=disk.uuid))
+
+    async def _tell(self, order: messages.Message) -> None:
+        """Tell them what new ledgers depend on: the only one has acted on it when this returns. Of several none decides
+        about new ledgers, so one that is stuck need not be waited for."""
+        if self.assignments is None:
+            await self.call(order, timeout_s=_RESPONSE_TIMEOUT_S)
+        else:
+            self.send(order)
 
     def _new_ledgers(self) -> messages.NewLedgers:
         bookie = self._bookie
@@ -281,7 +293,7 @@ class Frontends(ChildGroup):
 
     async def publish_free_space(self) -> None:
         """As ``allow_new_ledgers``. When this returns, new ledgers go to the intended disks, a new one included."""
-        await self.call(self._new_ledgers(), timeout_s=_RESPONSE_TIMEOUT_S)
+        await self._tell(self._new_ledgers())
 
     async def stop(self, timeout_s: float) -> None:
         """Stop all of them in order; after the time-out they are killed."""

@@ -323,6 +323,33 @@ def test_a_drain_under_load_over_both_and_one_dies_meanwhile(make: object) -> No
     assert bookie.status()["disks"][0]["ledgers"] == 0, "none goes to the disk that was drained"
 
 
+def test_a_drain_beside_one_that_is_stopped(make: object) -> None:
+    """No ledger moves while one cannot pause it; the other holds requests back for a moment, and refuses none."""
+    assert callable(make)
+    bookie = make(2)
+    acked: set[tuple[int, int]] = set()
+    stopped, other = frontends(bookie)
+    traffic = Traffic(client_of(bookie, other), range(1, 13), acked, 0, 1).start()
+    wait_for(lambda: traffic.adds > 100, "some load")
+    os.kill(stopped, signal.SIGSTOP)
+    config = ("--config", str(bookie.config))
+    bkbox("disk", "drain", str(bookie.disks[0]), *config)
+    before = traffic.adds
+    wait_for(lambda: traffic.failed or traffic.adds > before + 500, "more load")
+    assert bookie.status()["disks"][0]["ledgers"] == 6
+    os.kill(stopped, signal.SIGCONT)
+    wait_for(
+        lambda: bookie.status()["disks"][0]["ledgers"] == 0,
+        "the end of the drain",
+        timeout=240,
+        pause=0.3,
+    )
+    traffic.stop()
+    assert (traffic.failed, traffic.lies, traffic.refused) == ("", [], 0)
+    check_all(bookie, acked)
+    assert ledgers_on_disks(bookie) == 12
+
+
 def test_a_worker_that_dies_comes_back_to_all(make: object) -> None:
     assert callable(make)
     bookie = make(2)

@@ -67,6 +67,11 @@ _RESPONSE_TIMEOUT_S = 30.0
 """Time-out for a call to a worker, which then counts as gone."""
 
 
+_PAUSE_TIMEOUT_S = 2.0
+"""Time-out for the pause where there are several front-ends: the others hold back requests while one is stuck, which
+they do for MIGRATION_PAUSE_MAX_S only."""
+
+
 class FrontendCalls(Protocol):
     """The bookie's front-ends, all of those that run."""
 
@@ -130,7 +135,8 @@ class LedgerMigrator:
         """Steps 1 to 3."""
         if self.assignments is not None:
             self.assignments.pause(ledger)
-        await self._tell_frontends(messages.PauseLedger(ledger=ledger))
+        timeout_s = _RESPONSE_TIMEOUT_S if self.assignments is None else _PAUSE_TIMEOUT_S
+        await self._tell_frontends(messages.PauseLedger(ledger=ledger), timeout_s)
         left = await _call(source, messages.SealExport(ledger=ledger, target=target.uuid))
         assert isinstance(left, messages.LedgerInfo)
         if left.known:
@@ -253,10 +259,12 @@ class LedgerMigrator:
             self.assignments.place(ledger, assigned)
         await self._tell_frontends(messages.PlaceLedger(ledger=ledger, disk=assigned.uuid))
 
-    async def _tell_frontends(self, message: messages.Message) -> None:
+    async def _tell_frontends(
+        self, message: messages.Message, timeout_s: float = _RESPONSE_TIMEOUT_S
+    ) -> None:
         """Tell every front-end. One that is gone has no requests waiting; its next process gets lists of resolved
         ledgers, as it starts while ``lock`` is held."""
-        await self._frontends.call(message, _RESPONSE_TIMEOUT_S)
+        await self._frontends.call(message, timeout_s)
 
 
 async def _call(disk: Disk, message: messages.Message, *fds: int) -> messages.Message:

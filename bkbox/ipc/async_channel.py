@@ -104,10 +104,11 @@ class AsyncChannel:
 
     def _dispatch(self, data: bytes, fds: list[int]) -> None:
         """Dispatches a message. Descriptors go to ``on_message`` only: a reply has none, whatever a compromised process
-        may attach."""
+        may attach. A call of the other side may have the number of one of ours: only a reply has no recipients."""
         try:
             message = self._decoded(data)
-            waiting = self._calls.get(message.call) if message.call else None
+            is_reply = message.call and not message.recipients
+            waiting = self._calls.get(message.call) if is_reply else None
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
             elif self._on_message is not None:

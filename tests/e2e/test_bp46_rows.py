@@ -9,7 +9,6 @@ import asyncio
 import os
 import random
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -263,17 +262,19 @@ def test_row_12_one_copy_is_enough_for_recovery_and_is_written_back(
     with RawClient(first.port) as client:
         assert client.add(1, 0, b"on one of two") == EOK
 
-    [silent] = [p["pid"] for p in second.status()["processes"] if p["role"] == "frontend"]
+    silent = second.children("frontend")
 
     async def recover() -> None:
         async with connect(first.metadata) as client:
-            os.kill(silent, signal.SIGSTOP)
+            for process in silent:
+                process.suspend()
             recovery = asyncio.ensure_future(client.recover(LedgerId(1)))
             with RawClient(first.port) as writer:
                 while await asyncio.to_thread(writer.add, 1, 0, b"on one of two") != EFENCED:
                     assert not recovery.done()
             await asyncio.sleep(1)  # for its answer to the read that comes next
-            os.kill(silent, signal.SIGCONT)
+            for process in silent:
+                process.resume()
             await recovery
 
     async def last_entry() -> tuple[LedgerState, int]:

@@ -156,3 +156,34 @@ def test_a_message_that_does_not_decode_ends_the_calls_that_wait() -> None:
         theirs.close()
 
     asyncio.run(run())
+
+
+def test_calls_of_both_sides_may_have_one_number() -> None:
+    """The repair worker asks for a migration while the supervisor asks it for a sign of life."""
+
+    async def story() -> None:
+        one, two = channel.pair()
+        asked: list[tuple[int, Message]] = []
+        ends = [
+            AsyncChannel(sock, on_message=lambda message, _fds, at=at: asked.append((at, message)))  # type: ignore[misc]
+            for at, sock in enumerate((one, two))
+        ]
+        calls = [
+            asyncio.ensure_future(ends[0].call(messages.FindDisk(disk="a"))),
+            asyncio.ensure_future(ends[1].call(GetStats())),
+        ]
+        while len(asked) < 2:
+            await asyncio.sleep(0)
+        assert [type(message) for _, message in sorted(asked, key=lambda each: each[0])] == [
+            GetStats,
+            messages.FindDisk,
+        ]
+        assert {message.call for _, message in asked} == {1}
+        ends[1].send(messages.DiskSpaceReply(disk="b", call=1))
+        ends[0].send(Stats(values={"x": 1}, call=1))
+        assert await calls[0] == messages.DiskSpaceReply(disk="b", call=1)
+        assert await calls[1] == Stats(values={"x": 1}, call=1)
+        for end in ends:
+            end.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from bkbox.api.admin.status_parts import STOPPED
+from bkbox.supervisor.children.child_group import ChildGroup
 from bkbox.supervisor.children.heartbeat import (
     COMPUTES,
     IDLE,
@@ -166,7 +167,7 @@ def test_when_a_child_that_hangs_is_stalled(
     ready = "sleeping" if code == ASLEEP else "running"
     wait_for(lambda: psutil.Process(child.pid).status() == ready, f"it to be {ready}")
     disk = SimpleNamespace(path="/d", child=child, usable=serves)
-    bookie = SimpleNamespace(state="running", disks=[disk], frontend=None, repair=None)
+    bookie = SimpleNamespace(state="running", disks=[disk], frontends=ChildGroup(), repair=None)
     now = [0.0]
     progress = Progress(cast(Any, bookie), 0.25, lambda: now[0])
     told = cast(Any, child)

@@ -117,6 +117,12 @@ def maven_jars(pom: Path, *properties: str) -> Path:
     return jars
 
 
+def pulsar_jars(pom: Path) -> Path:
+    """The same of Pulsar's jars; the variable PULSAR_VERSION names another version than that of the pom.xml."""
+    version = os.environ.get("PULSAR_VERSION")
+    return maven_jars(pom, *([f"-Dpulsar.version={version}"] if version else []))
+
+
 def _maven(pom: Path, *arguments: str) -> None:
     # A property of the command line counts in every pom.xml that is imported, too.
     versions = [f"-Dbookkeeper.version={VERSION}"] * ("${bookkeeper.version}" in pom.read_text())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.harness import raw
-from tests.harness.java import JavaProcess, class_path, java_command, maven_jars
+from tests.harness.java import JavaProcess, class_path, java_command, pulsar_jars
 from tests.harness.processes import free_port
 
 ZOOKEEPER_TIMEOUT_MS = 4000
@@ -82,7 +82,7 @@ def command_for(
         *arguments,
         heap_mb=heap_mb + 64,
         options=[*PULSAR_DRIVERS, *options],
-        classes=f"{ours}:{maven_jars(PULSAR_POM)}/*",
+        classes=f"{ours}:{pulsar_jars(PULSAR_POM)}/*",
     )
 
 

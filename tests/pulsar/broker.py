@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.harness.java import JavaProcess, java_command, maven_jars
+from tests.harness.java import JavaProcess, java_command, pulsar_jars
 from tests.harness.processes import free_port
 
 HERE = Path(__file__).parent / "broker"
+POM = HERE / "pom.xml"
 OPTIONS = [
     "-Dlog4j2.level=INFO",
     "-Dpulsar.allocator.exit_on_oom=false",
@@ -76,7 +76,7 @@ class Broker(JavaProcess):
             "bookkeeperMetadataServiceUri": uri,
         }
         self._configuration.write_text("".join(f"{key}={lines[key]}\n" for key in lines))
-        self._classes = f"{_jars()}/*"
+        self._classes = f"{pulsar_jars(HERE / 'pom.xml')}/*"
 
     @property
     def url(self) -> str:
@@ -136,8 +136,3 @@ class Broker(JavaProcess):
         except OSError:
             pass
         return False
-
-
-def _jars() -> Path:
-    version = os.environ.get("PULSAR_VERSION")
-    return maven_jars(HERE / "pom.xml", *([f"-Dpulsar.version={version}"] if version else []))

@@ -112,6 +112,21 @@ def test_copies_that_are_short_and_the_last_complete_check() -> None:
     assert any("copies are short" in problem for problem in found.problems)
 
 
+def test_a_bookie_that_still_compares_its_copies_is_not_called_well() -> None:
+    compares = replace(whole(), copies=Copies(short=0, checking=True))
+    found = report_of(compares)
+    assert (found.verdict, found.short) == ("warn", 0)
+    assert "still compares" in found.problems[0]
+    assert report_of(replace(compares, copies=Copies(short=0, checked_ms=5))).verdict == "ok"
+
+
+def test_limbo_and_why_it_stays_are_both_told() -> None:
+    found = report_of(replace(in_limbo(17, 2), metadata=REGISTERED))
+    assert found.stuck == 2
+    assert "17 ledgers are in limbo, 2 of them stuck" in found.problems[0]
+    assert sum("cannot be repaired by itself" in each for each in found.problems) == 2
+
+
 def test_a_silent_bookie_keeps_what_it_said_last_without_rates() -> None:
     found = row_of(member(), report_of(whole()), 12.5, "connection refused")
     assert (found.state, found.verdict, found.silent_s) == ("no answer", "fail", 12.5)

@@ -176,8 +176,9 @@ def details(row: BookieRow) -> str:
     if report.limbo is not None:
         stuck = f", {report.stuck} stuck" if report.stuck else ""
         lines.append(f"limbo     {report.limbo:,} ledgers{stuck}")
+        utc = " UTC" if report.checked_ms else ""
         short = "not known how many" if report.short is None else f"{report.short:,}"
-        lines.append(f"copies    {short} short; last complete check: {checked(report)}")
+        lines.append(f"copies    {short} short; last complete check: {checked(report)}{utc}")
     if report.jobs:
         lines.append(f"jobs      {', '.join(report.jobs)}")
     where = (

@@ -2,12 +2,13 @@
 
     python -m tests.upstream client.LedgerCloseTest test.CloseTest client.TestFencing#testBasicFencing
 
-Reports and logs are left in a folder, which is named where something failed.
+Where something failed, reports and logs are left in a folder, which is named.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 import tempfile
@@ -40,7 +41,7 @@ def _run(folder: Path, name: str, bookies: str, *, keep: bool) -> bool:
     """True if every test of it passed."""
     root = folder / name.replace("#", ".")
     root.mkdir()
-    results, logs = jars.run(root, [jars.selector(name)], bookies)
+    results, logs = jars.run(root, [jars.selector(name)], bookies, jars.CLASS_TIMEOUT_S)
     failed = [result for result in results if result.failure is not None]
     print(f"{name}: {len(results) - len(failed)} of {len(results)} passed", flush=True)
     for result in failed:
@@ -49,6 +50,7 @@ def _run(folder: Path, name: str, bookies: str, *, keep: bool) -> bool:
     if keep and results and "#" not in name:
         report.note(name, bookies, results)
     if results and not failed:
+        shutil.rmtree(root)
         return True
     text = "".join(f"==== {part}\n{log}\n" for part, log in logs.items())
     text += "".join(f"==== {each.name}\n{each.failure}\n" for each in failed)

@@ -8,7 +8,6 @@ bookies are served at the same time. At the end of the context every bookie is k
 from __future__ import annotations
 
 import json
-import signal
 import socketserver
 import threading
 from contextlib import suppress
@@ -42,16 +41,18 @@ class UpstreamBookie(BookieProcess):
     def admin_socket(self) -> Path:
         return self.disks[0] / SOCKET_NAME
 
-    def signal_all(self, number: signal.Signals) -> None:
-        for process in self._processes():
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
-
     def suspend(self) -> None:
-        """No process of it does anything, from the return on; connections stay open."""
-        self.signal_all(signal.SIGSTOP)
-        for process in self._processes():
-            wait_for(lambda process=process: _is_stopped(process), f"{process} to stop", pause=0.01)
+        """No request gets a response, from the return on. Connections and the registration stay, as they do where a
+        Java bookie's requests are suspended."""
+        children = self.children()
+        for child in children:
+            child.suspend()
+        for child in children:
+            wait_for(lambda child=child: _is_stopped(child), f"{child} to stop", pause=0.01)
+
+    def resume(self) -> None:
+        for child in self.children():
+            child.resume()
 
     def collect(self) -> None:
         """Returns when everything that was deleted is gone from the disks."""
@@ -63,10 +64,6 @@ class UpstreamBookie(BookieProcess):
             pause=0.02,
         )
         assert done.state is JobState.DONE, done
-
-    def _processes(self) -> list[psutil.Process]:
-        assert self.process is not None
-        return [psutil.Process(self.process.pid), *self.children()]
 
 
 def _is_stopped(process: psutil.Process) -> bool:
@@ -130,7 +127,7 @@ class Control(socketserver.ThreadingTCPServer):
             case "suspend":
                 self.bookies[request["folder"]].suspend()
             case "resume":
-                self.bookies[request["folder"]].signal_all(signal.SIGCONT)
+                self.bookies[request["folder"]].resume()
             case "collect":
                 self.bookies[request["folder"]].collect()
             case "read_only_on" | "read_only_off" as wanted:
@@ -163,7 +160,7 @@ class Control(socketserver.ThreadingTCPServer):
 
     def _stop(self, bookie: UpstreamBookie) -> None:
         if bookie.process is not None:
-            bookie.signal_all(signal.SIGCONT)
+            bookie.resume()
             status = bookie.stop()
             assert status == 0, f"{bookie.bookie_id} ended with {status}:\n{bookie.stderr}"
 

@@ -17,6 +17,8 @@ from tests.upstream.control import Control
 
 SOURCES = Path(__file__).parent / "java"
 RUN_TIMEOUT_S = 500.0
+"""Time-out of one test; a class has many."""
+CLASS_TIMEOUT_S = 3600.0
 LAUNCHER = "org.junit.platform.console.ConsoleLauncher"
 PACKAGE = "org.apache.bookkeeper"
 _TEST = re.compile(r"className = '[\w.$]*?(\w+)', methodName = '(\w+)")
@@ -77,7 +79,7 @@ def discover(selectors: list[str]) -> set[str]:
 
 
 def run(
-    root: Path, selectors: list[str], bookies: str = "bkbox"
+    root: Path, selectors: list[str], bookies: str = "bkbox", timeout_s: float = RUN_TIMEOUT_S
 ) -> tuple[list[Result], dict[str, str]]:
     """Run Java tests in a JVM of their own, in an empty folder: results, and logs of the parts by name. No results: the
     JVM ended early, or had to be killed."""
@@ -99,7 +101,7 @@ def run(
         )
         with suppress(subprocess.TimeoutExpired):
             subprocess.run(
-                command, stdout=output, stderr=output, cwd=root, timeout=RUN_TIMEOUT_S, check=False
+                command, stdout=output, stderr=output, cwd=root, timeout=timeout_s, check=False
             )
         logs = {"the JVM": log.read_text(errors="replace")[-20_000:], **control.logs()}
     return [result for path in sorted(reports.glob("*.xml")) for result in _read(path)], logs
@@ -110,7 +112,9 @@ def _read(path: Path) -> list[Result]:
     found = []
     for case in ElementTree.parse(path).iter("testcase"):
         name = f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"
-        trouble = [part for kind in ("failure", "error", "skipped") for part in case.iter(kind)]
+        if case.find("skipped") is not None:
+            continue  # what it assumes does not hold for this parameter set
+        trouble = [part for kind in ("failure", "error") for part in case.iter(kind)]
         failure = "\n".join(f"{each.tag}: {each.text}" for each in trouble) if trouble else None
         found.append(Result(name, failure))
     return found

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from tests.bench.peers.report import replace_between
 from tests.harness.java import CHECKOUT, VERSION
 from tests.upstream.jars import Result
-from tests.upstream.scope import CLASSES, NOT_RUN, OUT
+from tests.upstream.scope import CLASSES, OUT
 
 PAGE = CHECKOUT / "docs" / "upstream.md"
 FILE = CHECKOUT / "docs" / "upstream.json"
@@ -96,10 +96,6 @@ def tables(runs: Runs) -> str:
             f"Classes out of scope, {sum(map(len, OUT.values()))}:",
             "",
             *whole,
-            "",
-            f"Classes that have not been run on bkbox bookies, {len(NOT_RUN)}: "
-            + ", ".join(f"`{name}`" for name in NOT_RUN)
-            + ".",
             "",
         ]
     )

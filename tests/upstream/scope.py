@@ -30,14 +30,7 @@ CLASSES = [InScope(**each) for each in _READ["class"]]
 OUT: dict[str, list[str]] = {each["reason"]: each["classes"] for each in _READ["out"]}
 """Classes that cannot run here as a whole, by the reason."""
 
-NOT_RUN: list[str] = _READ["not_run"]["classes"]
-"""Classes of which nothing is known here: no run of theirs on bkbox bookies has been looked at."""
-
 
 def listed() -> list[str]:
     """All classes that ``classes.toml`` names."""
-    return (
-        [each.name for each in CLASSES]
-        + [name for names in OUT.values() for name in names]
-        + NOT_RUN
-    )
+    return [each.name for each in CLASSES] + [name for names in OUT.values() for name in names]

@@ -122,7 +122,7 @@ public final class BookieProcess {
 
     private static void refuseWhatIsNotMapped(ServerConfiguration configuration) {
         if (configuration.isForceReadOnlyBookie()) {
-            throw new OutOfScopeException("a bookie that starts read-only is not mapped to bkbox's configuration yet");
+            throw new OutOfScopeException("a bookie that starts read-only is not mapped to bkbox's configuration");
         }
     }
 }

@@ -49,6 +49,7 @@ public final class StandIns {
             case "isRunning" -> process.isRunning();
             case "isReadOnly" -> process.isReadOnly();
             case "transitionToReadOnlyMode" -> later(() -> process.setReadOnly(true));
+            case "doTransitionToReadOnlyMode" -> done(() -> process.setReadOnly(true));
             case "transitionToWritableMode" -> later(() -> process.setReadOnly(false));
             default -> throw outOfScope(call.getMethod().toString());
         });

@@ -134,6 +134,9 @@ public abstract class BookKeeperClusterTestCase {
     }
 
     protected void setUp(String ledgersRootPath) throws Exception {
+        InMemoryMetaStore.reset();
+        setMetastoreImplClass(baseConf);
+        setMetastoreImplClass(baseClientConf);
         startZKCluster();
         metadataServiceUri = getMetadataServiceUri(ledgersRootPath);
         startBKCluster(metadataServiceUri);
@@ -231,7 +234,7 @@ public abstract class BookKeeperClusterTestCase {
         return zkUtil.getMetadataServiceUri(ledgersRootPath, type);
     }
 
-    /** Only a ledger manager that none of the tests uses looks at it. */
+    /** One kind of ledger manager keeps its metadata there, in the memory of the test. */
     public void setMetastoreImplClass(AbstractConfiguration<?> configuration) {
         configuration.setMetastoreImplClass(InMemoryMetaStore.class.getName());
     }

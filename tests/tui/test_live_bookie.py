@@ -88,7 +88,7 @@ def test_a_bookie_that_hangs_is_not_called_well(make_bookie: MakeBookie, tmp_pat
             os.kill(bookie.process.pid, signal.SIGSTOP)
             try:
                 await until(pilot, lambda: re.search(r"^\[\?\].*NO ANSWER", lines_of(app)[0]))
-                await until(pilot, lambda: "has not answered" in text_of(app))
+                await until(pilot, lambda: "the bookie does not answer" in text_of(app))
                 assert lines_of(app)[0].startswith("[X]")
             finally:
                 os.kill(bookie.process.pid, signal.SIGCONT)

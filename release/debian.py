@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from pathlib import Path
 
 from release.commands import DIST, TRIAL, WORK, NotMadeError, run
@@ -43,14 +45,17 @@ def make(tree: Path, suite: str) -> None:
 
 
 def backported(changelog: str, suite: str) -> str:
-    """With an entry on top for a Debian: the last one's version, ``~deb12`` added."""
+    """With an entry on top for a Debian: the last one's version, ``~deb12`` added, a second later."""
     head = re.match(r"(\S+) \((\S+)\) \S+; (.*)\n", changelog)
-    signed = re.search(r"^ -- .*\n", changelog, re.MULTILINE)
+    signed = re.search(r"^(?P<who> -- .*>)  (?P<date>.*)\n", changelog, re.MULTILINE)
     assert head is not None
     assert signed is not None
     name, version, urgency = head.groups()
-    entry = f"{name} ({version}~deb{SUITES[suite]}) {suite}; {urgency}\n\n  * Built for {suite}.\n\n{signed[0]}\n"
-    return entry + changelog
+    when = format_datetime(parsedate_to_datetime(signed["date"]) + timedelta(seconds=1))
+    return (
+        f"{name} ({version}~deb{SUITES[suite]}) {suite}; {urgency}\n\n  * Built for {suite}.\n\n"
+        f"{signed['who']}  {when}\n\n{changelog}"
+    )
 
 
 def _in(root: Path, command: str) -> None:

@@ -77,15 +77,17 @@ def link_headers(include: Path, machine: str, folder: Path) -> None:
 
 
 def _build(tree: Path, python: Path, work: Path, environ: Mapping[str, str] | None = None) -> Path:
-    """A wheel in ``dist/``. auditwheel puts the oldest manylinux that the kernel runs on into its name."""
+    """A wheel in ``dist/``, built of the source distribution: nothing that another Python has left is in it. auditwheel
+    puts the oldest manylinux that the kernel runs on into its name."""
     run(python, "-m", "venv", work)
     locked = work / "constraints"
     locked.write_text(constraints((tree / "requirements" / "run.lock").read_text()))
     run(
         *(work / "bin" / "python", "-m", "pip", "wheel", "--quiet", "--no-deps"),
-        *("--wheel-dir", work / "built", tree),
+        *("--wheel-dir", work / "built", DIST / f"{tree.name}.tar.gz"),
         environ={
             "BKBOX_REQUIRE_KERNEL": "1",
+            "LDSHARED": "cc -shared",  # a Python's own names the folders of this machine to the loader
             "PIP_CONSTRAINT": str(locked),
             "PIP_BUILD_CONSTRAINT": str(locked),  # the same for a newer pip
             **(environ or {}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,18 +12,21 @@ from tests.harness.processes import BKBOX, BookieProcess, free_port
 from tests.harness.waiting import wait_for
 
 
-def run(
-    *arguments: object, descriptors: int = 0, file_bytes: int = resource.RLIM_INFINITY
-) -> subprocess.CompletedProcess[str]:
-    def limit() -> None:
-        if descriptors:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+def limited(*arguments: object, descriptors: int = 0, file_bytes: int = 0) -> list[str]:
+    """A command of bkbox under limits. They are set by a program of their own: gRPC, where this process has loaded it,
+    opens descriptors in a fork of it."""
+    limits = [
+        *([f"--nofile={descriptors}"] if descriptors else []),
+        *([f"--fsize={file_bytes}"] if file_bytes else []),
+    ]
+    return ["prlimit", *limits, "--", *BKBOX, *map(str, arguments)]
 
-    command = [*BKBOX, *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, preexec_fn=limit, stdin=subprocess.DEVNULL
-    )
+
+def run(
+    *arguments: object, descriptors: int = 0, file_bytes: int = 0
+) -> subprocess.CompletedProcess[str]:
+    command = limited(*arguments, descriptors=descriptors, file_bytes=file_bytes)
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture
@@ -57,15 +59,11 @@ def test_a_bookie_with_few_descriptors(bookie: BookieProcess) -> None:
     assert done.returncode == 4
     assert "a bookie needs 512 descriptors at least: this process may have 64" in done.stderr
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
-
     process = subprocess.Popen(
-        [*BKBOX, "run", "--config", str(bookie.config)],
+        limited("run", "--config", bookie.config, descriptors=600),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=limit,
     )
     try:
         assert process.stdout is not None

@@ -135,6 +135,7 @@ def test_stuck_ledgers_and_a_decommission(cluster: Cluster, screen: Screen) -> N
     screen.see_well(one, "its ledgers were ended")
 
     gone.start()
+    screen.see_well(gone, "its start")
     asyncio.run(write_ledgers(cluster.uri, 20, close=True))
     gone.kill()
     screen.see(gone, "a lost bookie", lambda row: row.state in ("no answer", "down"))

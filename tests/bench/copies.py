@@ -109,7 +109,10 @@ def measure(kind: str, ledgers: int) -> list[Cost]:
         try:
             (bookie, *_) = cluster.start(3)
             asyncio.run(write(uri, ledgers))
-            return [absence(bookie), absence(bookie)]
+            costs = [absence(bookie), absence(bookie)]
+            for each in cluster.bookies:
+                each.stop()
+            return costs
         finally:
             cluster.close()
 

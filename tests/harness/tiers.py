@@ -88,11 +88,8 @@ def tier_of(item: pytest.Item) -> str:
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
     if "zookeeper" in item.fixturenames or {"zookeeper", "metadata-store"} & {*map(str, params)}:
         return "java"
-    starts = (
-        {"make_bookie", "make_mount", "oxia"} & {*item.fixturenames, *map(str, params)}
-        or "oxia-server" in params
-        or _starts_processes(item.module)
-    )
+    starters = {"make_bookie", "make_mount", "oxia", "oxia-server"}
+    starts = starters & {*item.fixturenames, *map(str, params)} or _starts_processes(item.module)
     return "process" if starts else "unit"
 
 

@@ -148,6 +148,8 @@ def test_nothing_is_lost_and_nothing_is_out_of_order(
 def test_a_compacted_topic_has_the_last_value_of_each_key(
     cluster: Cluster, client: pulsar.Client
 ) -> None:
+    # Without a subscription the broker would delete each full ledger, compacted or not.
+    audit = subscribe(client, "compacted", "audit")
     producer = client.create_producer("compacted")
     for version in range(10):
         for key in range(50):
@@ -158,6 +160,7 @@ def test_a_compacted_topic_has_the_last_value_of_each_key(
         lambda: cluster.broker.ask(f"{NAMESPACE}/compacted/compaction")["status"] == "SUCCESS",
         "the compaction",
     )
+    audit.close()
     for restart in (False, True):
         if restart:
             cluster.broker.kill()

@@ -252,7 +252,7 @@ class Decommission:
         log.warning("ledger %d still names bookie %s: %s", ledger, self._bookie, error)
         self._work.block(ledger, str(error), advice_for(error))
         if isinstance(error, (NoSuchEntryError, NotEnoughBookiesError)):
-            self._waits.quarantine(ledger, str(error))
+            self._waits.quarantine(ledger, str(error), self._now_s())
         else:
             self._waits.failed(ledger, self._now_s())
 

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -318,9 +319,11 @@ class Driver:
         store = self._access.store
         token = effect.token
         if isinstance(effect, PickReplacements):
-            picked = await self._access.placer.replacements(
-                effect.failed, effect.ensemble, self._access.write_quorum
-            )
+            picked: tuple[BookieId, ...] = ()
+            with suppress(MetadataError):  # it goes on without one, and tries again
+                picked = await self._access.placer.replacements(
+                    effect.failed, effect.ensemble, self._access.write_quorum
+                )
             return ReplacementsPicked(token, picked)
         try:
             if isinstance(effect, ReadMetadata):

@@ -12,10 +12,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.ledger.driver import Driver, LedgerAccess
 from bkbox.client.options import new_backoff
+from bkbox.errors import MetadataError
 from bkbox.protocol import writer
 from bkbox.protocol.events import BookieRecovered
 from bkbox.wire.codes import Code
@@ -68,10 +70,11 @@ class WriterBackground:
                     self._driver.post(BookieRecovered(BookieId(bookie)))
             ensemble = self._machine.metadata.last_fragment.ensemble
             failed = [bookie for bookie in ensemble if bookie in self._machine.failed_bookies]
-            for replacement in await self._access.placer.replacements(
-                failed[:1], ensemble, self._access.write_quorum
-            ):
-                self._driver.post(BookieRecovered(replacement))
+            with suppress(MetadataError):
+                for replacement in await self._access.placer.replacements(
+                    failed[:1], ensemble, self._access.write_quorum
+                ):
+                    self._driver.post(BookieRecovered(replacement))
         self._retries = None
 
     async def _accepts_add(self, bookie: BookieId) -> bool:

@@ -65,12 +65,9 @@ class Placer:
         exclude: Collection[BookieId] = (),
     ) -> tuple[BookieId, ...]:
         """Bookies to replace members of the ensemble, in their order, for as many of them as there is one. None is in
-        the ensemble or in ``exclude``. Empty if the store cannot say.
+        the ensemble or in ``exclude``. Raises MetadataError.
         """
-        try:
-            registered = await self._store.bookies()
-        except MetadataError:
-            return ()
+        registered = await self._store.bookies()
         candidates = await self._candidates({**dict.fromkeys(ensemble), **registered})
         by_id = {candidate.bookie: candidate for candidate in candidates}
         seats = [None if bookie in failed else by_id[bookie] for bookie in ensemble]

@@ -2,8 +2,9 @@
 
 A round lists all marks, sorts the ledgers by the fewest copies that are alive, and works on a few at once, each under
 its lock. A ledger that could not be restored is released and backs off (retry_schedule.py). One that needs more than
-time is quarantined, with its reason, until something about it has changed. Marks are dropped where the ledger turns out
-to be fully replicated, because a bookie is back or another worker was here, and where it was deleted.
+time is quarantined, with its reason, until something about it has changed, or for the longest wait. Marks are dropped
+where the ledger turns out to be fully replicated, because a bookie is back or another worker was here, and where it was
+deleted.
 
 Source: ReplicationWorker.java.
 """
@@ -165,7 +166,7 @@ class ReplicationWorker:
             except MetadataError as error:
                 self._failed(ledger, error)
                 return None
-            if self._waits.is_quarantined(ledger, (situation, found.version)):
+            if self._waits.is_quarantined(ledger, (situation, found.version), self._now_s()):
                 return None
             gone = found.value.bookies().difference(registered)
             return live_copies(found.value, gone)
@@ -196,7 +197,7 @@ class ReplicationWorker:
             if not task.mark.missing.replicas:
                 # Java's auditor marks ledgers that need another placement, which Java's workers do; no copies are
                 # missing.
-                self._waits.quarantine(ledger, await self._situation(ledger, situation))
+                await self._quarantine(ledger, situation)
                 return False
             return await self._make_whole(task, situation)
         except MetadataError as error:
@@ -214,8 +215,10 @@ class ReplicationWorker:
             self._waits.later(ledger, self._now_s() + error.wait_s)
             return False
         except (NoSuchEntryError, NotEnoughBookiesError) as error:
-            self._waits.quarantine(ledger, await self._situation(ledger, situation))
-            log.error("ledger %d is quarantined: %s", ledger, error)
+            # The log has one line, the job what holds now.
+            if not self._waits.has_quarantined(ledger):
+                log.error("ledger %d is quarantined: %s", ledger, error)
+            await self._quarantine(ledger, situation)
             self._work.block(ledger, str(error), advice_for(error))
             return False
         except JobCancelledError:
@@ -232,11 +235,11 @@ class ReplicationWorker:
             log.info("ledger %d has all its copies", ledger)
         return gone
 
-    async def _situation(self, ledger: LedgerId, situation: Hashable) -> Hashable:
-        try:
-            return situation, (await self._store.read_ledger(ledger)).version
-        except NoSuchLedgerError:
-            return None
+    async def _quarantine(self, ledger: LedgerId, situation: Hashable) -> None:
+        """Raises MetadataError. A ledger that was deleted meanwhile has nothing to wait for."""
+        with suppress(NoSuchLedgerError):
+            version = (await self._store.read_ledger(ledger)).version
+            self._waits.quarantine(ledger, (situation, version), self._now_s())
 
     def _failed(self, ledger: LedgerId, error: BkboxError) -> None:
         log.warning("ledger %d is not replicated: %s", ledger, error)

@@ -2,7 +2,8 @@
 
 After a failure that may pass by itself (a time-out, a busy bookie) a ledger is retried with exponential back-off.
 After one that does not pass by itself (an entry that no bookie has, no bookie to copy to) it is *quarantined*: it is
-retried only when the situation has changed, that is the mark, the ledger's metadata or the bookies of the cluster.
+retried when the situation has changed, that is the mark, the ledger's metadata or the bookies of the cluster, and after
+the longest wait without a change: a bookie that went away and came back between two looks leaves no trace.
 
 Pure: clock and randomness are passed in.
 """
@@ -13,7 +14,7 @@ import random
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
-from bkbox.base.backoff import backoff_s
+from bkbox.base.backoff import JITTER_BELOW, backoff_s, jittered
 from bkbox.base.ids import LedgerId
 
 
@@ -22,6 +23,7 @@ class _Wait:
     tries: int
     until_s: float
     situation: Hashable | None = None
+    quarantined_until_s: float = 0.0
 
 
 class RetrySchedule:
@@ -38,10 +40,12 @@ class RetrySchedule:
         wait = self._waits.get(ledger)
         return wait is None or wait.until_s <= now_s
 
-    def is_quarantined(self, ledger: LedgerId, situation: Hashable) -> bool:
-        """True if a retry in this situation is of no use."""
+    def is_quarantined(self, ledger: LedgerId, situation: Hashable, now_s: float) -> bool:
+        """True if a retry in this situation is of no use yet."""
         wait = self._waits.get(ledger)
-        return wait is not None and wait.situation is not None and wait.situation == situation
+        if wait is None or wait.situation is None or wait.situation != situation:
+            return False
+        return now_s < wait.quarantined_until_s
 
     def has_quarantined(self, ledger: LedgerId) -> bool:
         """True if it is quarantined, in whatever situation."""
@@ -63,9 +67,10 @@ class RetrySchedule:
         """Retry at this time; it does not count as a failure."""
         self._waits[ledger] = _Wait(0, until_s)
 
-    def quarantine(self, ledger: LedgerId, situation: Hashable) -> None:
-        """Retry only when the situation has changed."""
-        self._waits[ledger] = _Wait(0, 0.0, situation)
+    def quarantine(self, ledger: LedgerId, situation: Hashable, now_s: float) -> None:
+        """Retry when the situation has changed, or after the longest wait."""
+        until_s = now_s + jittered(self._longest_s, self._rng, JITTER_BELOW)
+        self._waits[ledger] = _Wait(0, 0.0, situation, until_s)
 
     def forget(self, ledger: LedgerId) -> None:
         """Drop a ledger that is done."""

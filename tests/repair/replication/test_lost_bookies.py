@@ -85,14 +85,15 @@ def test_waits_grow_and_quarantine_ends_with_the_situation() -> None:
     assert 0.5 <= pauses[0] <= 1.01
     assert pauses[-1] > 3.9
     assert max(pauses) <= 8.01
-    waits.quarantine(ledger, "one")
+    waits.quarantine(ledger, "one", now_s)
     waits.later(other, now_s + 5)
     assert waits.is_due(ledger, now_s)
-    assert waits.is_quarantined(ledger, "one")
-    assert not waits.is_quarantined(ledger, "two")
+    assert waits.is_quarantined(ledger, "one", now_s + 3.9)
+    assert not waits.is_quarantined(ledger, "one", now_s + 8.1), "what came and went is not seen"
+    assert not waits.is_quarantined(ledger, "two", now_s)
     assert (waits.has_quarantined(ledger), waits.quarantined()) == (True, 1)
     assert not waits.is_due(other, now_s + 4.9)
     assert waits.keep_only({other}) == [ledger]
-    assert not waits.is_quarantined(ledger, "one")
+    assert not waits.is_quarantined(ledger, "one", now_s)
     waits.forget(other)
     assert waits.is_due(other, 0.0)

@@ -126,7 +126,7 @@ def test_the_hopeless_is_quarantined_until_something_changes(scene: Scene) -> No
         tree = our.store.under_replication
         await tree.mark(ledger, [NOBODY], 1)
         work = FreeWork()
-        worker = our.worker(work)
+        worker = our.worker(work, retry_max_s=3600.0)
         assert not await worker.round()
         reason, advice = work.blockers[ledger]
         assert "entry 0" in reason

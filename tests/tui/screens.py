@@ -267,7 +267,7 @@ def _bookie(number: int) -> BookieRow:
     member = Member(name, name, "writable", "/rack1", "bkbox 0.1.0", f"https://{host}:8080")
     report = Report(
         *("writable", "ok", (), 400 << 30, (400 - 7 * (number % 50 + 1)) << 30, 2, 2),
-        *(1_200.0 + number, 310.0, 5.2e6, 3_100, 210, 0, 0, 0, (), NOW_MS - 86_400_000),
+        *(1_200.0 + number, 310.0, 5.2e6, 3_100, 210, 0, 0, 0, 0, 0, (), NOW_MS - 86_400_000),
         version="bkbox 0.1.0",
     )
     if number == 1:
@@ -280,6 +280,8 @@ def _bookie(number: int) -> BookieRow:
         report = replace(
             report, verdict="warn", problems=why, limbo=17, stuck=1, short=961, jobs=("limbo 15%",)
         )
+    if number == 4:
+        report = replace(report, deleted=40, garbage_bytes=12 << 30)
     return row_of(member, report, None, "")
 
 

@@ -41,7 +41,7 @@ PANELS = (
     (
         "cluster",
         "Cluster",
-        "All bookies of the cluster: state, fill, rates, latency, limbo, jobs; each is asked every second.",
+        "All bookies of the cluster: state, fill, rates, latency, limbo, jobs, deletions; asked every second.",
     ),
     ("events", "Events", "What changed since this screen was opened."),
     (

@@ -38,7 +38,8 @@ State = Literal[
 class Report:
     """A bookie's own report. ``state``: "" if it only responds; ``problems``: what is wrong, worst first;
     ``jobs``: those at work, by kind with their progress; ``add_p99_us``: of the last minute, on its slowest disk;
-    ``short``: copies that it lacks; ``checked_ms``: when a check last found that it lacks none, 0: never."""
+    ``short``: copies that it lacks; ``deleted``: ledgers in its trash, twice if on two disks; ``garbage_bytes``:
+    what a compaction would give back; ``checked_ms``: when a check last found that it lacks no copy, 0: never."""
 
     state: State = ""
     verdict: Verdict = "ok"
@@ -55,6 +56,8 @@ class Report:
     limbo: int | None = None
     stuck: int | None = None
     short: int | None = None
+    deleted: int | None = None
+    garbage_bytes: int | None = None
     jobs: tuple[str, ...] | None = None
     checked_ms: int | None = None
     version: str | None = None
@@ -129,6 +132,8 @@ def report_of(status: Status) -> Report:
     if status.state != "running":
         state = status.state
     sized = [disk for disk in status.disks if disk.total_bytes]
+    spaces = [disk.space for disk in status.disks if disk.space is not None]
+    garbage = [each.reclaimable_bytes for each in spaces if each.reclaimable_bytes is not None]
     return Report(
         state=state,
         verdict=worst(findings),
@@ -145,6 +150,8 @@ def report_of(status: Status) -> Report:
         limbo=status.limbo.ledgers,
         stuck=status.limbo.stuck,
         short=status.copies.short,
+        deleted=sum(each.trash_ledgers for each in spaces) if spaces else None,
+        garbage_bytes=sum(garbage) if garbage else None,
         jobs=tuple(_job(job) for job in status.jobs.active if not job.standing_by),
         checked_ms=status.copies.checked_ms,
         version=f"bkbox {status.version}",

@@ -75,7 +75,7 @@ def status(
     text: str,
     output: Format,
 ) -> None:
-    """Show every bookie of a cluster: state, fill, rates, latency, limbo, jobs.
+    """Show every bookie of a cluster: state, fill, rates, latency, limbo, jobs, deletions.
 
     Bookies of bkbox are asked on this host by their admin socket, on others by their admin API (http_listen), which
     needs one token for all: --token-file. Apache's bookies are asked by their HTTP server. One that has neither still
@@ -145,7 +145,7 @@ async def _poll(
 
 COLUMNS = (
     *("bookie", "state", "limbo", "short", "full", "adds/s", "reads/s", "p99 ms", "bytes/s"),
-    *("jobs", "checked", "version"),
+    *("jobs", "deleted", "checked", "version"),
 )
 
 
@@ -163,6 +163,7 @@ def cells(row: BookieRow) -> tuple[object, ...]:
         None if report.add_p99_us is None else f"{report.add_p99_us / 1000:.1f}",
         None if report.bytes is None else size(int(report.bytes)),
         None if report.jobs is None else ", ".join(report.jobs) or "0",
+        report.deleted,
         checked(report, "%m-%d %H:%M"),
         report.version,
     )

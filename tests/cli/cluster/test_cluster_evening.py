@@ -116,6 +116,18 @@ def test_disks_full_lost_drained_removed_and_added(cluster: Cluster, screen: Scr
     screen.see_well(bookie, "a disk is added")
 
 
+def test_deleted_ledgers(cluster: Cluster, screen: Screen) -> None:
+    bookie = cluster.bookies[0]
+    bookie.stop()
+    put_keys(bookie, gc_interval_s=1, gc_confirm_s=0, gc_trash_s=4)
+    bookie.start()
+    for ledger in asyncio.run(write_ledgers(cluster.uri, 3, close=True)):
+        bkbox("ledger", "delete", str(ledger), "--yes", "--metadata", cluster.uri)
+    screen.see(bookie, "deleted ledgers", lambda row: row.report.deleted)
+    screen.see(bookie, "the trash is empty", lambda row: row.report.deleted == 0)
+    screen.see_well(bookie, "their deletion")
+
+
 def test_stuck_ledgers_and_a_decommission(cluster: Cluster, screen: Screen) -> None:
     one, two, gone = cluster.bookies
     there = ("--metadata", cluster.uri)

@@ -141,11 +141,12 @@ class Cluster(Listing):
 
 
 def _cells(row: BookieRow, me: str) -> tuple[str, ...]:
-    """Without zeros where zero is as it should be, so that the columns of limbo and jobs come with what is in them."""
+    """Without zeros where zero is as it should be, so that the columns of limbo, jobs and deleted ledgers come with
+    what is in them."""
     found = dict(
         zip(COLUMNS, ("-" if cell is None else str(cell) for cell in cells(row)), strict=True)
     )
-    for column in ("limbo", "short", "jobs"):
+    for column in ("limbo", "short", "jobs", "deleted"):
         found[column] = "-" if found[column] == "0" else found[column]
     found["bookie"] += " *" if row.bookie == me else ""
     return tuple(found.values())
@@ -179,6 +180,9 @@ def details(row: BookieRow) -> str:
         utc = " UTC" if report.checked_ms else ""
         short = "not known how many" if report.short is None else f"{report.short:,}"
         lines.append(f"copies    {short} short; last complete check: {checked(report)}{utc}")
+    if report.deleted or report.garbage_bytes:
+        garbage = "" if report.garbage_bytes is None else f"; {size(report.garbage_bytes)} garbage"
+        lines.append(f"deleted   {report.deleted or 0:,} ledgers in the trash{garbage}")
     if report.jobs:
         lines.append(f"jobs      {', '.join(report.jobs)}")
     where = (

@@ -117,6 +117,7 @@ cpdef bint turn(object poll, dict links, long long until, long long silence) exc
     wake="long long",
     backlog="long long",
     left="long long",
+    unsent="long long",
     due="long long",
 )
 cpdef long long paced_turn(object poll, dict links, long long until, long long silence) except? -2

@@ -369,7 +369,8 @@ def paced_turn(poll: select.epoll, links: dict[int, Link], until: int, silence: 
             due = stream.next_due()
             if due < wake:
                 wake = due
-            backlog += stream.due_by(now) - stream.next + stream.outstanding
+            unsent = stream.due_by(now) - stream.next  # less than none: sent after ``now``
+            backlog += stream.outstanding + (unsent if unsent > 0 else 0)
             left += stream.end - stream.next + stream.outstanding
         if backlog > deepest:
             deepest = backlog

@@ -138,8 +138,10 @@ class TinyBookie:
         """Gone, with its connections and its registration; what it holds stays."""
         if self._server is None or self._registration is None:
             return
-        # A connection that a server has accepted when it is closed is lost by asyncio, and stays open.
-        await asyncio.sleep(0.02)
+        # A connection that a server is accepting when it is closed is lost by asyncio, and stays open: it takes some
+        # turns of the loop.
+        for _ in range(10):
+            await asyncio.sleep(0)
         self.lives = False
         self._server.close()
         self.drop_connections()

@@ -18,7 +18,7 @@ NOTES = TESTS.parent / "build" / "tiers.json"
 
 TIERS = {
     "unit": "codecs, state machines, storage, clients and servers, each inside one process",
-    "process": "real bookies, commands and clusters of them: their starts, crashes, limits and security",
+    "process": "real bookies, commands and clusters of them: their starts, crashes, limits and security; the screen",
     "java": "Apache's client and bookies beside bkbox, and metadata in a real ZooKeeper",
     "spark": "the data source in a Spark session",
     "slow": "long runs of all of these: power cuts, crash points, fuzzing, simulators, chaos, mixed clusters",
@@ -45,6 +45,7 @@ PATHS = {
     "interop/test_one_client_one_kind.py": "java",
     "interop/test_same_results.py": "java",
     "metadata/zookeeper": "java",
+    "model/test_model_rows.py": "process",
     "mutation": "slow",
     "pulsar": "slow",
     "repair/limbo/test_killed_phase_two.py": "slow",
@@ -61,6 +62,9 @@ PATHS = {
     "spark/test_spark_faults.py": "slow",
     "spark/test_spark_interpreter.py": "slow",
     "spark/test_spark_standalone.py": "slow",
+    "tui/test_every_key.py": "process",
+    "tui/test_pictures.py": "process",
+    "tui/test_screen.py": "process",
     "upstream": "slow",
 }
 """The longest that fits decides. A path that is not here is ``process`` or ``unit``."""

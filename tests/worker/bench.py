@@ -103,9 +103,9 @@ class _Watched:
     def fdatasync(self) -> None:
         if self._is_log:
             self._files.syncs += 1
-            self._files.gate.wait(30)
+            assert self._files.gate.wait(30)
             if self._is_entry_log:
-                self._files.log_gate.wait(30)
+                assert self._files.log_gate.wait(30)
             if self._files.fail:
                 raise DiskFailedError("sync: ordered")
         self._real.fdatasync()

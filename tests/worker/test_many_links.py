@@ -53,8 +53,11 @@ def test_connections_of_front_ends_are_disjoint() -> None:
 
 def test_one_group_of_each_link_a_turn_and_one_sync_for_both(links: TwoLinks) -> None:
     bench = links.bench
+    links.one.put(raw.add_frame(1, 0, b"first"))
+    bench.groups.receive()
+    bench.until(lambda: links.one.codes() == [raw.EOK])
     bench.files.gate.clear()
-    links.one.put(raw.add_frame(1, 0, b"x" * 100_000))
+    links.one.put(raw.add_frame(1, 1, b"x" * 100_000))
     links.two.put(raw.add_frame(2, 0, b"x"), connection=OTHER)
     bench.groups.receive()
     assert len(vars(bench.groups)["_covered"]) == 2, "the sync in flight is for both"

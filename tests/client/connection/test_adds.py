@@ -128,7 +128,7 @@ def test_a_lost_connection_answers_what_is_left_of_a_run(tmp_path: Path) -> None
 
 def test_a_run_that_a_deaf_bookie_was_never_sent_times_out(tmp_path: Path) -> None:
     async def test() -> None:
-        async with one_bookie(tmp_path, add_timeout_s=1.0) as (bookie, pool):
+        async with one_bookie(tmp_path, add_timeout_s=0.5) as (bookie, pool):
             await pool.write(0)
             for connection in bookie.connections:
                 connection.transport.pause_reading()

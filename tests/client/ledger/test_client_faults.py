@@ -188,7 +188,7 @@ def test_an_append_that_failed_unseen_is_raised_at_the_end(tmp_path: Path) -> No
 
 def test_a_hung_bookie_is_left_out_after_its_time(tmp_path: Path) -> None:
     async def test() -> None:
-        async with cluster(tmp_path) as made, made.client(add_timeout_s=1.0) as client:
+        async with cluster(tmp_path) as made, made.client(add_timeout_s=0.5) as client:
             async with await client.create_ledger(3, 3, 3) as writer:
                 await writer.append(b"0")
                 spare = await made.start_bookie()

@@ -1,4 +1,4 @@
-"""A front-end process: the listening socket, its sessions, and a link to each disk worker.
+"""A front-end process: the listening socket, its sessions (sessions.py), and a link to each disk worker.
 
 It has one thread and one epoll loop. An iteration handles what clients and workers have sent, and then sends what
 resulted: one write per connection with responses, one message per disk with requests. So an iteration costs the same
@@ -15,29 +15,22 @@ assigns ledgers to disks for them (ledger_queries.py), and what bounds all of th
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import socket
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bkbox.base import logs
-from bkbox.base.host.descriptors import allow
 from bkbox.base.limits import (
     FRONTEND_BUFFERED_BYTES_MAX,
-    FRONTEND_DESCRIPTORS,
     MIGRATION_PAUSE_MAX_S,
 )
-from bkbox.base.logs import trace
 from bkbox.base.logs.rate_limited import RateLimited
-from bkbox.base.logs.refusals import Refusals
-from bkbox.base.text import quoted
-from bkbox.errors import AuthenticationError, DiskError, FrameError
+from bkbox.errors import DiskError
 from bkbox.frontend.acceptor import Acceptor
 from bkbox.frontend.access.access_policy import AccessPolicy
-from bkbox.frontend.access.authorization import Authorizer
 from bkbox.frontend.access.ledger_verification import CHECK_TIMEOUT_S, Finding, LedgerVerification
 from bkbox.frontend.client_session import ClientSession
 from bkbox.frontend.disk_link import DiskLink
@@ -59,21 +52,14 @@ from bkbox.frontend.overload.connection_timeouts import (
     TimeoutSettings,
 )
 from bkbox.frontend.overload.memory_pressure import MemoryPressure
-from bkbox.frontend.overload.protocol_error_throttle import ProtocolErrorThrottle
 from bkbox.frontend.paused_ledgers import PausedLedgers
+from bkbox.frontend.sessions import Sessions
 from bkbox.frontend.shared_counts import SharedCounts
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.link import connections_of
-from bkbox.security.connection_limits import Peers
-from bkbox.security.rates import Buckets
-from bkbox.security.roles import FREE
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
-
-if TYPE_CHECKING:
-    from bkbox.frontend.access.handshake_pool import HandshakePool, UnauthenticatedConnection
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +79,6 @@ class Frontend:
         self._register(self._handlers)
         self._loop = EventLoop(FRONTEND_BUFFERED_BYTES_MAX, self._end)
         self._links: dict[int, DiskLink] = {}
-        self._sessions: dict[int, Connection] = {}
-        self._numbers = itertools.count(1)
-        self._connections = connections_of(0)
-        self._open: messages.OpenFrontend | None = None
         self._directory = LedgerDirectory((), self._loop.common.routes)
         self._paused = PausedLedgers(time.monotonic, MIGRATION_PAUSE_MAX_S)
         self._verification = LedgerVerification(self._decides, self._check, time.monotonic)
@@ -107,31 +89,29 @@ class Frontend:
         self._new_ledgers = True
         self._refused = 0
         self._limited_log = RateLimited(log, time.monotonic)
-        self._policy = AccessPolicy()
-        self._refusals = Refusals(time.monotonic)
-        self._buckets = Buckets()
-        self._peers = Peers()
         self._cpu_budget = ConnectionCpuBudget(
             time.monotonic, time.thread_time, lambda: self._loop.recent_fast_turns > 0
         )
-        self._error_throttle: ProtocolErrorThrottle[tuple[socket.socket, str, str]] = (
-            ProtocolErrorThrottle(time.monotonic)
+        self._sessions = Sessions(
+            self._loop,
+            self,
+            self._verification,
+            self._cpu_budget,
+            self._limited_log,
+            self._schedule_timers,
+            self._end,
         )
-        self._handshake_pool: HandshakePool | None = None
         self._timeouts = ConnectionTimeouts(
-            self._authenticated_sessions, self._close_timed_out, time.monotonic
+            self._sessions.clients, self._close_timed_out, time.monotonic
         )
         allowed = self._loop.common
         self._memory_pressure = MemoryPressure(
-            allowed, self._authenticated_sessions, self._close_timed_out, time.monotonic
+            allowed, self._sessions.clients, self._close_timed_out, time.monotonic
         )
         self._housekeeping_s = self._next_timer_s = 0.0
         self._shared: SharedCounts | None = None
         """The counts of all front-ends; None for the only one."""
         self._acceptor: Acceptor | None = None
-        self._handshake_timeout_s = 10.0
-        self._count = 1
-        """Of front-ends."""
         self._running = True
 
     def run(self) -> None:
@@ -153,19 +133,15 @@ class Frontend:
         """Runs the timers that need not run in every iteration, and computes when they are due again."""
         if now_s >= self._housekeeping_s:
             self._run_housekeeping(now_s)
-        if self._handshake_pool is not None:
-            self._handshake_pool.tick()
+        self._sessions.tick()
         self._verification.tick()
         if self._queries is not None:
             self._queries.tick()
-        for delayed in self._error_throttle.pop_expired():
-            self._receive(*delayed)
         if self._acceptor is not None:
             self._acceptor.tick(now_s)
         waits = (
-            self._housekeeping_s - now_s if self._sessions else None,
-            None if self._handshake_pool is None else self._handshake_pool.wait_s(),
-            self._error_throttle.wait_s(),
+            self._housekeeping_s - now_s if self._sessions.by_number else None,
+            self._sessions.wait_s(),
             self._verification.wait_s(),
             None if self._queries is None else self._queries.wait_s(),
             None if self._acceptor is None else self._acceptor.wait_s(now_s),
@@ -192,47 +168,20 @@ class Frontend:
     def _close(self) -> None:
         if self._acceptor is not None:
             self._acceptor.close()
-        if self._handshake_pool is not None:
-            self._handshake_pool.close()
-        for sock, _, _ in self._error_throttle.clear():
-            sock.close()
-        for session in self._sessions.values():
-            session.close()
+        self._sessions.close()
         for link in self._links.values():
             link.sock.close()
         self._control.close()
         self._loop.close()
 
     def _end(self, session: Connection, error: Exception) -> None:
-        assert isinstance(session, ClientSession)
         began_s = self._cpu_budget.cpu_s()
-        if isinstance(error, FrameError | ConnectionAbortedError | TimeoutError):
-            self._limited_log.log(
-                logging.WARNING,
-                type(error).__name__,
-                "connection %s: %s; closed",
-                *(session.peer, error),
-                extra={"trace": trace.name(session.number)},
-            )
-        if isinstance(error, FrameError):
-            self._error_throttle.record_error(session.host)
-        self._peers.leave(session.host)
-        if session.authorizer is not None:
-            self._give_back(session.authorizer)
-            self._verification.forget(session.number)
+        self._sessions.remove(session, error)
         if self._queries is not None:
             self._queries.forget(session.number)
-        del self._loop.streams[session.sock.fileno()]
-        del self._sessions[session.number]
-        session.close()
         for link in self._links.values():
             link.forget(session.number)
         self._cpu_budget.charge(began_s)
-
-    def _authenticated_sessions(self) -> list[ClientSession]:
-        return [
-            session for session in self._sessions.values() if isinstance(session, ClientSession)
-        ]
 
     def _close_timed_out(self, session: ClientSession, reason: str) -> None:
         if not session.closed:  # it may have been closed since it was selected
@@ -264,7 +213,8 @@ class Frontend:
             self._control.send(reply)
 
     def _open_port(self, order: messages.OpenFrontend, fd: int) -> None:
-        self._open = order
+        self._sessions.frame_bytes_max = order.frame_bytes_max
+        self._sessions.inflight_bytes_max = order.connection_inflight_bytes_max
         self._paths = dict(zip(order.disks, order.disk_paths, strict=True))
         self._directory = LedgerDirectory(order.disks, self._loop.common.routes)
         self._awaited = {self._directory.disks.index(disk) for disk in order.attached}
@@ -274,7 +224,7 @@ class Frontend:
             self._cpu_budget,
             self._limited_log,
             self._schedule_timers,
-            self._admit_one,
+            self._sessions.admit,
             None if self._shared is None else self._shared.has_surplus,
         )
         self._apply_limits({name: getattr(order, name) for name in _BOUNDS})
@@ -285,15 +235,13 @@ class Frontend:
 
     def _join_frontends(self, order: messages.JoinFrontends, fd: int) -> None:
         """It is one of several: bounds hold over all of them, or are shared out."""
-        self._connections = connections_of(order.number)
         self._queries = LedgerQueries(self._send_queries, time.monotonic)
         shared = self._shared = SharedCounts(fd, order.number, order.count)
-        self._peers.shared = self._buckets.times = shared
+        self._sessions.join(order.number, shared, order.count)
         self._loop.common.buffered_max = FRONTEND_BUFFERED_BYTES_MAX // order.count
-        self._count = order.count
 
     def _set_access_policy(self, order: messages.SetAccessPolicy) -> None:
-        self._admit(AccessPolicy.from_order(order.payload))
+        self._sessions.apply_policy(AccessPolicy.from_order(order.payload))
 
     def _attach_disk(self, order: messages.AttachDisk, fd: int) -> None:
         self._attach(self._directory.disks.index(order.disk), socket.socket(fileno=os.dup(fd)))
@@ -313,10 +261,8 @@ class Frontend:
         self._directory.mark_over_quota(ledgers, more=order.more)
 
     def _apply_settings(self, order: messages.Settings) -> None:
-        assert self._open is not None
-        self._open.frame_bytes_max = order.values["frame_bytes_max"]
-        inflight = order.values["connection_inflight_bytes_max"]
-        self._open.connection_inflight_bytes_max = inflight
+        self._sessions.frame_bytes_max = order.values["frame_bytes_max"]
+        self._sessions.inflight_bytes_max = order.values["connection_inflight_bytes_max"]
         self._apply_limits(order.values)
         logs.set_level(order.values["log_level"])
 
@@ -343,7 +289,7 @@ class Frontend:
             self._queries.placed(call.ledger)
         left, link = self._paused.end(call.ledger), self._links.get(number)
         if left is not None and left != number and left in self._links and link is not None:
-            for session in self._authenticated_sessions():
+            for session in self._sessions.clients():
                 session.moved(call.ledger, self._links[left], link)
 
     def _on_disk_leaves(self, call: messages.DiskLeaves) -> None:
@@ -369,195 +315,30 @@ class Frontend:
 
     def _attach(self, disk: int, sock: socket.socket) -> None:
         self._detach(disk)
-        link = self._links[disk] = DiskLink(disk, sock, self, self._sessions)
+        link = self._links[disk] = DiskLink(disk, sock, self, self._sessions.by_number)
         self._loop.links.append(link)
         self._loop.watch(sock, link.receive)
 
     def _apply_limits(self, values: Mapping[str, Any]) -> None:
         """Applies the limits on connections, from the order or from the settings."""
-        descriptors = allow(values["connections_max"] + FRONTEND_DESCRIPTORS)
-        allowed = max(descriptors - FRONTEND_DESCRIPTORS, 1)
-        self._peers.total_max = min(values["connections_max"], allowed)
-        self._peers.all_max = values["connections_max"]
-        self._peers.per_peer_max = values["connections_per_peer_max"]
-        self._handshake_timeout_s = values["handshake_timeout_s"]
-        if self._handshake_pool is not None:
-            self._handshake_pool.timeout_s = self._handshake_timeout_s
+        self._sessions.apply_limits(values)
         self._timeouts.timeouts = TimeoutSettings(
             values["frame_timeout_s"], values["answers_timeout_s"], values["idle_timeout_s"]
         )
 
-    def _admit(self, policy: AccessPolicy) -> None:
-        """Applies a new access policy. Open connections get their new permissions, or are closed."""
-        before, self._policy = self._policy, policy
-        for session in self._authenticated_sessions():
-            authorizer = session.authorizer
-            if authorizer is None:
-                if policy.plugins:
-                    self._end(session, TimeoutError("clients have to authenticate from now on"))
-                elif not self._still_signed(before):
-                    self._end(session, TimeoutError("what signed its certificate counts no more"))
-            elif not policy.still_admits(authorizer.plugin, authorizer.name, before):
-                text = f"what {quoted(authorizer.identity)} has proved is not enough any more"
-                self._end(session, TimeoutError(text))
-            else:
-                self._refresh(session, authorizer)
-
-    def _still_signed(self, before: AccessPolicy) -> bool:
-        """True if a client that needed no name can still show the certificate that it needed."""
-        now = self._policy
-        return not now.every_client_is_signed or now.trusts_signers_of(before)
-
-    def _refresh(self, session: ClientSession, authorizer: Authorizer) -> None:
-        """Refreshes a session's permissions. Its rate-limit bucket is released and acquired anew, as the rate may have
-        changed."""
-        self._give_back(authorizer)
-        self._grant(authorizer)
-        session.refresh_permissions()
-
-    def _grant(self, authorizer: Authorizer) -> None:
-        grants = self._policy.grants
-        authorizer.vouching = self._verification if self._policy.vouches else None
-        authorizer.grant = grants.of(authorizer.identity)
-        authorizer.counts_as = grants.counts_as(authorizer.identity)
-        rate = authorizer.grant.requests_per_second
-        authorizer.bucket = self._buckets.open(authorizer.counts_as, rate) if rate else None
-
-    def _give_back(self, authorizer: Authorizer) -> None:
-        if authorizer.bucket is not None:
-            self._buckets.close(authorizer.counts_as)
-
     def _stats(self) -> dict[str, int]:
         """``buffered_bytes``: bytes buffered for clients. ``refused``: requests refused because too much was buffered.
-        ``rejected``: connections over a connection limit. ``handshaking``: connections not authenticated yet.
-        ``unauthorised``: requests and connections refused for lack of permission.
+        The others: see Sessions.
         """
         return {
-            "connections": len(self._sessions),
             "buffered_bytes": self._loop.common.buffered,
             "refused": self._refused,
-            "rejected": self._peers.rejected,
-            "handshaking": 0 if self._handshake_pool is None else len(self._handshake_pool),
-            "unauthorised": self._refusals.count,
+            **self._sessions.stats(),
         }
-
-    # ---- clients ------------------------------------------------------------------------------------
 
     def _listen(self, acceptor: Acceptor) -> None:
         acceptor.listen()
         self._control.send(messages.Listening())
-
-    def _admit_one(self, sock: socket.socket, peer: str, host: str) -> None:
-        if not self._peers.admit(host):
-            sock.close()
-            return
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._error_throttle.is_throttled(host):
-            self._error_throttle.delay((sock, peer, host))
-            self._schedule_timers()
-        else:
-            self._receive(sock, peer, host)
-
-    def _receive(self, sock: socket.socket, peer: str, host: str) -> None:
-        if self._policy.is_open:
-            self._let_in(sock, peer, host, None)
-        else:
-            self._ensure_handshake_pool().receive(sock, peer, host, self._policy)
-
-    def _let_in(
-        self, sock: socket.socket, peer: str, host: str, authorizer: Authorizer | None
-    ) -> ClientSession:
-        assert self._open is not None
-        session = ClientSession(
-            self._next_number(),
-            sock,
-            peer,
-            self._loop.poll,
-            self._loop.common,
-            self,
-            self._open.frame_bytes_max,
-            self._open.connection_inflight_bytes_max,
-            host,
-            authorizer,
-        )
-        if not self._sessions:
-            self._schedule_timers()
-        self._sessions[session.number] = session
-        self._loop.streams[sock.fileno()] = session
-        if log.isEnabledFor(logging.DEBUG):
-            of_it = {"trace": trace.name(session.number)}
-            log.debug("connection %s is accepted", session.peer, extra=of_it)
-        return session
-
-    def _next_number(self) -> int:
-        """A number that no open connection of any front-end has."""
-        connections = self._connections
-        while True:
-            number = connections[next(self._numbers) % len(connections)]
-            if number not in self._sessions:
-                return number
-
-    def _ensure_handshake_pool(self) -> HandshakePool:
-        if self._handshake_pool is None:
-            from bkbox.frontend.access.handshake_pool import (
-                HandshakePool,  # loads OpenSSL, which few installations need
-            )
-
-            self._handshake_pool = HandshakePool(
-                self._loop,
-                time.monotonic,
-                self._on_authenticated,
-                self._on_unauthenticated_closed,
-                self._refusals,
-                self._cpu_budget,
-                self._schedule_timers,
-                self._count,
-            )
-            self._handshake_pool.timeout_s = self._handshake_timeout_s
-        return self._handshake_pool
-
-    def _on_authenticated(self, connection: UnauthenticatedConnection) -> None:
-        """Lets in a connection that is authenticated, or need not be."""
-        authorizer, before = None, connection.policy
-        if connection.name is not None:
-            authorizer = Authorizer(
-                connection.name,
-                connection.plugin,
-                connection.peer,
-                FREE,
-                None,
-                self._refusals,
-                time.monotonic,
-            )
-            if not self._policy.still_admits(connection.plugin, connection.name, before):
-                return self._reject_expired(connection)
-            self._grant(authorizer)
-        elif self._policy.plugins or not self._still_signed(before):
-            return self._reject_expired(connection)
-        session = self._let_in(connection.sock, connection.peer, connection.host, authorizer)
-        try:
-            session.begin_with(connection.unread, connection.tls)
-        except OSError as error:  # no buffer space for what it begins with
-            self._end(session, error)
-
-    def _reject_expired(self, connection: UnauthenticatedConnection) -> None:
-        """Closes a connection whose proof was sufficient when it came, and is not any more."""
-        connection.sock.close()
-        self._on_unauthenticated_closed(
-            connection, TimeoutError("what it has proved is not enough any more")
-        )
-
-    def _on_unauthenticated_closed(
-        self, connection: UnauthenticatedConnection, error: Exception
-    ) -> None:
-        self._peers.leave(connection.host)
-        if isinstance(error, FrameError | AuthenticationError):
-            self._error_throttle.record_error(connection.host)
-        if not isinstance(error, EOFError):
-            kind = f"{type(error).__name__} in the handshake"
-            details = connection.peer, error
-            self._limited_log.log(logging.INFO, kind, "connection %s: %s; not let in", *details)
 
     # ---- routing ------------------------------------------------------------------------------------
 

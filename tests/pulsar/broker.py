@@ -59,9 +59,9 @@ SETTINGS = {
 
 class Broker(JavaProcess):
     """One broker, alone in its cluster; it keeps its ports over restarts. Its ledgers are on the bookies of a
-    ``metadata-store:`` URI."""
+    ``metadata-store:`` URI. ``settings``: beside or instead of SETTINGS."""
 
-    def __init__(self, root: Path, uri: str) -> None:
+    def __init__(self, root: Path, uri: str, **settings: str) -> None:
         super().__init__("broker", root / "broker.log")
         self._root = root
         self._store = uri.removeprefix("metadata-store:")
@@ -69,6 +69,7 @@ class Broker(JavaProcess):
         self._configuration = root / "broker.conf"
         lines = {
             **SETTINGS,
+            **settings,
             "brokerServicePort": str(self._port),
             "webServicePort": str(self._web),
             "metadataStoreUrl": self._store,
@@ -76,7 +77,7 @@ class Broker(JavaProcess):
             "bookkeeperMetadataServiceUri": uri,
         }
         self._configuration.write_text("".join(f"{key}={lines[key]}\n" for key in lines))
-        self._classes = f"{pulsar_jars(HERE / 'pom.xml')}/*"
+        self.classes = f"{pulsar_jars(HERE / 'pom.xml')}/*"
 
     @property
     def url(self) -> str:
@@ -99,14 +100,14 @@ class Broker(JavaProcess):
         """Returns when it serves the default namespace."""
         main = "org.apache.pulsar.PulsarBrokerStarter"
         arguments = ("--broker-conf", str(self._configuration))
-        self.launch(self._command(main, *arguments, heap_mb=768))
+        self.launch(self.command(main, *arguments, heap_mb=768))
         self.wait_until(self._serves)
         return self
 
     def run(self, main: str, *arguments: str) -> None:
         """Runs a main class, or a file of Java source, with the broker's class path."""
         done = subprocess.run(
-            self._command(main, *arguments, heap_mb=256),
+            self.command(main, *arguments, heap_mb=256),
             cwd=self._root,
             capture_output=True,
             text=True,
@@ -123,9 +124,9 @@ class Broker(JavaProcess):
         ) as found:
             return json.loads(found.read() or b"null")
 
-    def _command(self, main: str, *arguments: str, heap_mb: int) -> list[str]:
+    def command(self, main: str, *arguments: str, heap_mb: int) -> list[str]:
         return java_command(
-            main, *arguments, heap_mb=heap_mb, options=OPTIONS, classes=self._classes
+            main, *arguments, heap_mb=heap_mb, options=OPTIONS, classes=self.classes
         )
 
     def _serves(self) -> bool:

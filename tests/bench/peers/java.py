@@ -56,12 +56,15 @@ _SETTINGS = {
 Java's bookie does not start where they are shorter than gcWaitTime."""
 
 
-def command(main: str, *arguments: str, heap_mb: int, direct_mb: int) -> list[str]:
-    """The command line of a JVM that is to be as fast as it can be; it dies with its parent."""
+def command(
+    main: str, *arguments: str, heap_mb: int, direct_mb: int, classes: str | None = None
+) -> list[str]:
+    """The command line of a JVM that is to be as fast as it can be; it dies with its parent. ``classes``: its class
+    path, that of the interop tests by default."""
     return [
         *("setpriv", "--pdeathsig", "KILL", "java", *_OPTIONS),
         *(f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m", f"-XX:MaxDirectMemorySize={direct_mb}m"),
-        *("-cp", class_path(), main, *arguments),
+        *("-cp", classes or class_path(), main, *arguments),
     ]
 
 

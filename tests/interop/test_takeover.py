@@ -1,7 +1,13 @@
-"""`bkbox takeover` of the disks of a Java bookie and `bkbox handback`: Java's client reads every entry back."""
+"""`bkbox takeover` of the disks of a Java bookie and `bkbox handback`: Java's client reads every entry back.
+
+``TAKEOVER_ENTRIES=1000000 TAKEOVER_KILLS=25 pytest tests/interop/test_takeover.py -k many`` for a million, and processes
+that are killed 25 times each way.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +16,7 @@ import pytest
 from bkbox.storage.disk.conversion import Direction
 from tests.harness.processes import bkbox, put_keys
 from tests.harness.waiting import wait_for
-from tests.interop.clients import Refused, Writer
+from tests.interop.clients import Refused, Writer, numbered, pattern
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import BkboxBookie, InteropCluster
 from tests.interop.javaclient import JavaClient
@@ -24,6 +30,12 @@ STORAGES = {
 }
 ENTRIES = 120
 SIZE = 700
+
+MANY = int(os.environ.get("TAKEOVER_ENTRIES", "20000"))
+MANY_BYTES = 100
+MANY_LEDGERS = 4
+MANY_KILLS = int(os.environ.get("TAKEOVER_KILLS", "4"))
+APPENDED_AT_ONCE, READ_AT_ONCE = 50_000, 5_000
 
 
 @dataclass
@@ -151,16 +163,16 @@ def wait_gone(client: JavaClient, java: JavaBookie) -> None:
     )
 
 
-def convert(both: Pair, direction: Direction) -> list[str]:
+def convert(both: Pair, direction: Direction, kills: Sequence[int] = KILLS) -> list[str]:
     """Convert the disks, with kills in between; the steps before which the process was killed. Whenever it was, neither
     bookie starts."""
     steps = []
-    for at in KILLS:
+    for number, at in enumerate(kills):
         step = killed(both.java.configuration, both.bkbox.config, direction, at)
         if not step:
             return steps
         steps.append(step)
-        if at in KILLS[1::2]:
+        if number % 2:
             refused = bkbox("run", "--config", str(both.bkbox.config), check=False)
             assert f"bkbox {direction}" in refused.stderr
     refused = bkbox("run", "--config", str(both.bkbox.config), check=False)
@@ -198,6 +210,69 @@ def test_there_and_back(make_cluster: MakeCluster, storage: str) -> None:
     check(client, written)
     go_on(written)
     check(client, written)
+
+
+@pytest.mark.timeout(300 + MANY // 500)
+@pytest.mark.parametrize("journal", [True, False], ids=["journal", "no journal"])
+@pytest.mark.parametrize("storage", ["db", "sorted"])
+def test_many_entries_there_and_back(
+    make_cluster: MakeCluster, storage: str, *, journal: bool
+) -> None:
+    """With its journal Java's bookie is killed, and the journal is full; without one it loses then what it has not
+    flushed, so it is stopped."""
+    pytest.importorskip("rocksdict")
+    both = pair(
+        make_cluster,
+        f"takeover-many-{storage}-{journal}",
+        ledgerStorageClass=STORAGES[storage],
+        journalWriteData=str(journal).lower(),
+        flushInterval="3600000",
+        logSizeLimit=str(max(100_000, MANY * MANY_BYTES // 20)),
+    )
+    client = both.cluster.client("java-v3")
+    assert isinstance(client, JavaClient)
+    written, ledgers = fill(client), write_many(client)
+    if journal:
+        gone(client, both.java)
+    else:
+        both.java.stop()
+        wait_gone(client, both.java)
+
+    kills = [1 + number % 3 for number in range(MANY_KILLS)]
+    assert len(convert(both, Direction.TAKEOVER, kills)) == MANY_KILLS
+    both.bkbox.start()
+    check(client, written)
+    check_many(client, ledgers)
+    go_on(written)
+
+    assert both.bkbox.stop() == 0
+    assert len(convert(both, Direction.HANDBACK, kills)) == MANY_KILLS
+    both.java.start()
+    check(client, written)
+    check_many(client, ledgers)
+
+
+def write_many(client: JavaClient) -> list[int]:
+    """Ledgers of MANY entries together, whose writer closes them."""
+    ledgers, count = [], MANY // MANY_LEDGERS
+    for _ in range(MANY_LEDGERS):
+        writer = one(client)
+        for first in range(0, count, APPENDED_AT_ONCE):
+            writer.append_async(min(APPENDED_AT_ONCE, count - first), MANY_BYTES, first=first)
+        writer.close()
+        ledgers.append(writer.ledger)
+    return ledgers
+
+
+def check_many(client: JavaClient, ledgers: Sequence[int]) -> None:
+    count = MANY // MANY_LEDGERS
+    for ledger in ledgers:
+        reader = client.open(ledger, recovery=False)
+        assert reader.lac() == count - 1
+        for first in range(0, count, READ_AT_ONCE):
+            last = min(first + READ_AT_ONCE, count) - 1
+            expected = [pattern(entry, MANY_BYTES) for entry in range(first, last + 1)]
+            assert reader.read(first, last) == numbered(expected, first)
 
 
 def test_two_disks(make_cluster: MakeCluster, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`bkbox takeover` of the disks of a Java bookie and `bkbox handback`: Java's client reads every entry back.
 
-``TAKEOVER_ENTRIES=1000000 TAKEOVER_KILLS=25 pytest tests/interop/test_takeover.py -k many`` for a million, and processes
-that are killed 25 times each way.
+``TAKEOVER_ENTRIES=1000000 TAKEOVER_KILLS=25 pytest tests/interop/test_takeover.py -k many`` for a million, and
+processes that are killed 25 times each way.
 """
 
 from __future__ import annotations

@@ -93,6 +93,7 @@ def broker(side: str, root: Path) -> Iterator[str]:
             if side == OURS:
                 ours = BookieProcess(root, uri, name=name)
                 stack.callback(ours.ensure_gone)
+                stack.callback(ours.stop)  # no orphan of it computes beside the other side
                 ours.init(disks=1).start()
             else:
                 plain = zookeeper.uri(ledgers, layout="hierarchical")

@@ -18,7 +18,8 @@ NOTES = TESTS.parent / "build" / "tiers.json"
 
 TIERS = {
     "unit": "codecs, state machines, storage, clients and servers, each inside one process",
-    "process": "real bookies, commands and clusters of them: their starts, crashes, limits and security; the screen",
+    "process": "real bookies, commands and clusters of them: their starts, crashes, limits and security; the screen; "
+    "time-outs that are waited for",
     "java": "Apache's client and bookies beside bkbox, and metadata in a real ZooKeeper",
     "spark": "the data source in a Spark session",
     "slow": "long runs of all of these: power cuts, crash points, fuzzing, simulators, chaos, mixed clusters",
@@ -32,10 +33,14 @@ PATHS = {
     "cli/test_any_words.py": "slow",
     "client/test_client_argument_fuzz.py": "slow",
     "client/test_client_scale.py": "slow",
+    "client/connection/test_adds.py": "process",
+    "client/ledger/test_client_faults.py": "process",
+    "client/ledger/test_client_force_close.py": "process",
     "client/placement/test_placement_topology.py": "process",
     "crash": "slow",
     "crash/test_kill.py": "process",
     "crash/test_lost_host.py": "process",
+    "frontend/access/test_frames_cut_and_flipped.py": "process",
     "frontend/overload/test_budgets.py": "process",
     "fuzz": "slow",
     "host/test_evening.py": "slow",
@@ -62,6 +67,7 @@ PATHS = {
     "spark/test_spark_faults.py": "slow",
     "spark/test_spark_interpreter.py": "slow",
     "spark/test_spark_standalone.py": "slow",
+    "supervisor/disks/test_ledger_migration.py": "process",
     "tui/test_every_key.py": "process",
     "tui/test_pictures.py": "process",
     "tui/test_screen.py": "process",

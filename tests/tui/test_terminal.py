@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -54,6 +55,16 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self.master, keys)
 
+    def shows(self, key: bytes, word: bytes) -> None:
+        """Types the key until the screen has the word: a key that comes while the screen is too small is dropped."""
+
+        def is_shown() -> bool:
+            self.type(key)
+            time.sleep(0.5)
+            return word in self.seen
+
+        wait_for(is_shown, f"{word!r} on the screen")
+
     def says(self, *words: bytes) -> None:
         wait_for(lambda: all(word in self.seen for word in words), f"{words} on the screen", 60)
 
@@ -96,8 +107,7 @@ def test_in_a_terminal(tmp_path: Path, term: str) -> None:
         terminal.resize(20, 5)
         terminal.says(b"too small")
         terminal.resize(80, 24)
-        terminal.type(b"4")
-        terminal.says(b"checking ledger 7")
+        terminal.shows(b"4", b"checking ledger 7")
         assert process.poll() is None
         terminal.type(b"q")
         assert process.wait(30) == 0

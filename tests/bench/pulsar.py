@@ -56,7 +56,7 @@ SETTINGS = {
     "defaultRetentionSizeInMB": "-1",
     "transactionCoordinatorEnabled": "false",
 }
-"""Upstream's but for retention, and the cache: reads are to come from the bookies."""
+"""Upstream's but for retention, transactions, and the cache: reads are to come from the bookies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bkbox.api.admin.stalls import STOPPED, WAITS_FOR_DISK
 from bkbox.api.admin.status import DiskStatus, Process, Status
-from bkbox.api.admin.status_parts import STOPPED, WAITS_FOR_DISK
 from bkbox.base.commandline import bookie_command
 from bkbox.base.text import counted, moment, quoted
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT

@@ -25,10 +25,6 @@ CrashClass = Literal[
 DiskState = Literal["in service", "out of service", "failed"]
 Role = Literal["supervisor", "frontend", "worker", "repair"]
 
-WAITS_FOR_DISK = "it waits for its disk"
-STOPPED = "it is stopped"
-"""What a stalled process does instead of making progress, where that decides what to do."""
-
 
 @dataclass(frozen=True, slots=True)
 class Boot:

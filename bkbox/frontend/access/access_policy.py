@@ -8,8 +8,8 @@ secret, or the certificates that signed the client's.
 from __future__ import annotations
 
 import json
+import os
 import re
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -91,9 +91,9 @@ class AccessPolicy:
         from bkbox.security import digest_md5, tokens
 
         if plugin == digest_md5.PLUGIN and SASL in self.plugins:
-            return digest_md5.Server(self._users, secrets.token_hex(16))
+            return digest_md5.Server(self._users, os.urandom(16).hex())
         if plugin == tokens.PLUGIN and TOKEN in self.plugins:
-            return tokens.Server(self._users, secrets.token_hex(16))
+            return tokens.Server(self._users, os.urandom(16).hex())
         return None
 
     def still_admits(self, plugin: str, name: str, before: AccessPolicy) -> bool:

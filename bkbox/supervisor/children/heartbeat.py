@@ -25,7 +25,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from bkbox.api.admin.status_parts import STOPPED, WAITS_FOR_DISK
+from bkbox.api.admin.stalls import STOPPED, WAITS_FOR_DISK
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.supervisor.children.process import Child

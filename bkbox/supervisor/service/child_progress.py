@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from bkbox.api.admin.status_parts import STOPPED
+from bkbox.api.admin.stalls import STOPPED
 from bkbox.base import limits
 from bkbox.supervisor.children.child_group import frontend_title
 from bkbox.supervisor.children.heartbeat import Heartbeat

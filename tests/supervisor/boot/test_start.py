@@ -19,11 +19,12 @@ from tests.harness.processes import BookieProcess
 
 HOOKS = Path(__file__).parent / "hooks"
 
-NEVER = {"aiohttp", "rich", "kazoo", "multiprocessing"}
+NEVER = {"aiohttp", "rich", "kazoo", "multiprocessing", "bkbox.api.admin.status_parts"}
 if kernel_in_use() == "compiled":  # else the library that computes CRC32C loads them
     NEVER |= {"crc32c", "importlib.metadata", "argparse"}
-ASYNC = {"asyncio", "ssl", "concurrent.futures"}
+ASYNC = {"asyncio", "concurrent.futures"}
 LEVELDB = {"plyvel", "plyvel_next"}
+OPENSSL = {"ssl", "_hashlib"}
 CLIENT = {"bkbox.client", "bkbox.protocol.writer", "bkbox.protocol.recovery"}
 
 NOT_NEEDED = {
@@ -38,11 +39,13 @@ NOT_NEEDED = {
     },
     "worker": NEVER
     | CLIENT
-    | {"asyncio", "ssl", "sqlite3", "click", "dataclasses", "bkbox.config", "bkbox.metadata"},
+    | OPENSSL
+    | {"asyncio", "sqlite3", "click", "dataclasses", "bkbox.config", "bkbox.metadata"},
     "frontend": NEVER
     | ASYNC
     | CLIENT
     | LEVELDB
+    | OPENSSL
     | {"sqlite3", "click", "dataclasses", "bkbox.config", "bkbox.metadata"},
     "repair": NEVER | LEVELDB | {"click"},
 }

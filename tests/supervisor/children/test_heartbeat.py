@@ -13,7 +13,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from bkbox.api.admin.status_parts import STOPPED
+from bkbox.api.admin.stalls import STOPPED
 from bkbox.supervisor.children.child_group import ChildGroup
 from bkbox.supervisor.children.heartbeat import (
     COMPUTES,

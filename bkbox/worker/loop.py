@@ -24,7 +24,7 @@ from bkbox.ipc import link, messages
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages import Message
-from bkbox.native.spin_poll import poll_events
+from bkbox.native.spin_poll import SpinPoll
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.folder import Folder, GuardedFiles
 from bkbox.worker.commit_groups import CommitGroups
@@ -57,6 +57,7 @@ class Worker:
     def __init__(self, control: socket.socket) -> None:
         self._control = Channel(control)
         self._poll = select.epoll()
+        self._spin = SpinPoll(self._poll)
         self._readers: dict[int, Callable[[], None]] = {}
         self._watch(self._control.fileno(), lambda: self._serve(self._control))
         self._handlers = Handlers()
@@ -88,7 +89,7 @@ class Worker:
         """Run until the supervisor sends Stop or is gone."""
         try:
             while self._running:
-                for number, _events in poll_events(self._poll, self._wait_s()):
+                for number, _events in self._spin.events(self._wait_s()):
                     reader = self._readers.get(number)
                     if reader is not None:  # it may have gone in this turn
                         reader()

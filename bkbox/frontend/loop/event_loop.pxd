@@ -1,7 +1,7 @@
 cimport cython
 
 from bkbox.frontend.loop.request_sender cimport RequestSender
-from bkbox.native.spin_poll cimport poll_events
+from bkbox.native.spin_poll cimport SpinPoll
 from bkbox.frontend.loop.connection cimport SharedState, Connection
 
 cdef int _SLOW_PATH_COOLDOWN_FACTOR
@@ -17,6 +17,7 @@ cdef class EventLoop:
     cdef readonly list links
     cdef object _end
     cdef object _now_s
+    cdef SpinPoll _spin
     cdef readonly int recent_fast_turns
     cdef double _throttled_until_s
 

@@ -23,7 +23,7 @@ from bkbox.frontend.loop.connection import (
     SharedState,
 )
 from bkbox.frontend.loop.request_sender import RequestSender
-from bkbox.native.spin_poll import poll_events
+from bkbox.native.spin_poll import SpinPoll
 
 _SLOW_PATH_COOLDOWN_FACTOR = 15
 """Duration of a throttle, as a multiple of the CPU time of the slow-path frames."""
@@ -43,7 +43,7 @@ class EventLoop:
     """
 
     __slots__ = (
-        *("_end", "_handlers", "_now_s", "_throttled_until_s"),
+        *("_end", "_handlers", "_now_s", "_spin", "_throttled_until_s"),
         *("common", "links", "recent_fast_turns", "poll", "streams"),
     )
 
@@ -56,6 +56,7 @@ class EventLoop:
     ) -> None:
         """``buffered_max``, ``cpu_s``: see SharedState; ``end``: closes a connection after an error."""
         self.poll = select.epoll()
+        self._spin = SpinPoll(self.poll)
         self.common = SharedState(buffered_max, cpu_s)
         self.streams: dict[int, Connection] = {}
         self._handlers: dict[int, Callable[[], None]] = {}
@@ -85,7 +86,7 @@ class EventLoop:
         common = self.common
         if common.deferred:
             wait_s = self._go_on_yielded(wait_s)
-        for number, events in poll_events(self.poll, wait_s):
+        for number, events in self._spin.events(wait_s):
             stream = self.streams.get(number)
             if stream is not None:
                 try:

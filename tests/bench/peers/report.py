@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.peers import picture
-from tests.bench.peers.scenarios import BY_FOREIGN, LINES, LOADS, RATE_LINES, Line
+from tests.bench.peers.scenarios import BY_FOREIGN, LINES, LOADS, RATE_LIMIT_LINES, RATE_LINES, Line
 
 Rounds = dict[str, list[dict[str, dict[str, float]]]]
 """By load; of each round, by subject, what was measured."""
@@ -89,18 +89,20 @@ def tables(compared: list[Compared], rounds: Rounds) -> str:
 
 def _parted(compared: list[Compared]) -> tuple[list[Compared], list[Compared]]:
     """The lines without a rate, and those of open loops."""
-    names = {line.name for line in RATE_LINES}
-    plain = [each for each in compared if each.line.name not in names]
-    return plain, [each for each in compared if each.line.name in names]
+    open_loops = {line.name for line in RATE_LINES}
+    columns = {line.name for line in RATE_LIMIT_LINES}
+    plain = [each for each in compared if each.line.name not in open_loops | columns]
+    return plain, [each for each in compared if each.line.name in open_loops]
 
 
 def rate_table(compared: list[Compared], rounds: Rounds) -> str:
-    """The open loops in Markdown: medians of bkbox and Java, and the ratios that have targets."""
+    """The open loops in Markdown: medians of bkbox and Java, the ratios that have targets, and the limit."""
     head = (
         "| open loop | asked/s | achieved/s | p50 ms | p99 ms | ratio (least, most) | target | p99.9 ms "
-        "| ratio (least, most) | target | p99.99 ms | largest ms | backlog | sent late, p99 ms | CPU µs | |"
+        "| ratio (least, most) | target | p99.99 ms | largest ms | the limit: p99, p99.9 ms "
+        "| backlog | sent late, p99 ms | CPU µs | |"
     )
-    rows = [head, "|---|--:|" + "--:|" * 13 + "---|"]
+    rows = [head, "|---|--:|" + "--:|" * 14 + "---|"]
     for each in compared:
         line, tail = each.line, each.tail
         assert tail is not None
@@ -134,6 +136,7 @@ def rate_table(compared: list[Compared], rounds: Rounds) -> str:
             _target(None, line.tail_at_most),
             both("adds p9999_us", 1e-3, 2),
             both("adds max_us", 1e-3, 2),
+            _of_limit(rounds[line.load]),
             both("rate deepest_backlog", 1, 0),
             both("rate late_p99_us", 1e-3, 3),
             both("cpu_s_per_million", 1, 1),
@@ -141,6 +144,17 @@ def rate_table(compared: list[Compared], rounds: Rounds) -> str:
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def _of_limit(found: list[dict[str, dict[str, float]]]) -> str:
+    """p99 and p99.9 of the program that only appends and syncs; "" where it was not measured."""
+    limits = [each["synced limit"] for each in found if "synced limit" in each]
+    if not limits:
+        return ""
+    figures = (
+        statistics.median(each[f"adds {key}"] for each in limits) for key in ("p99_us", "p999_us")
+    )
+    return ", ".join(f"{each / 1000:,.2f}" for each in figures)
 
 
 def table(compared: list[Compared]) -> str:

@@ -32,6 +32,9 @@ RATE_ENTRIES = 16_000
 RATE_IN_FLIGHT = 4096
 """Java's bookie refuses adds from 10,000 in flight on (maxPendingAddRequestsPerThread)."""
 
+RATE_LIMIT_SIZE = 1024
+"""Bytes of the entries with which the limit is measured at constant rates, too."""
+
 MAXIMUM_OF = "java-journal"
 """The bookie whose maximum decides about the rates that are a share."""
 
@@ -248,6 +251,20 @@ RATE_LINES = tuple(
     for load in RATE_LOADS
 )
 
+RATE_LIMIT_LINES = tuple(
+    Line(
+        f"the limit that syncs, at a constant {load.name}",
+        load.name,
+        "synced limit",
+        "java-journal",
+        "adds p99_us",
+        tail=f"adds {TAIL}",
+    )
+    for load in RATE_LOADS
+    if load.plan.shape.size == RATE_LIMIT_SIZE
+)
+"""What a program that only appends and syncs has at these rates: a column of the open loops' table."""
+
 LINES = (
     _adds("1 KiB, window 256: write", "w256", "write", "java", 2.5, 0.1),
     _adds("1 KiB, window 256: sync", "w256", "sync", "java-journal", 3, 0.1),
@@ -328,6 +345,7 @@ LINES = (
     Line("interpreted, window 256", "w256", "interpreted", "sync", f"adds {RATE}"),
     Line("interpreted, hot reads", "hot reads", "interpreted", "sync", f"reads {RATE}"),
     *RATE_LINES,
+    *RATE_LIMIT_LINES,
     *(
         Line(
             f"{load.name}: bkbox as the foreign load sees it",

@@ -7,10 +7,12 @@ import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from bkbox.bench.bookie import Kind, Plan, Target, run
+from bkbox.bench.client_plan import Through
 from bkbox.bench.load import Shape
 from bkbox.bench.server import Bookie, running
 from bkbox.errors import BenchError
@@ -88,14 +90,19 @@ def test_the_commands(disk: Path) -> None:
     assert "p99.9 ms" in head
     assert row.startswith("adds")
     assert "PSS" in done.stdout
-    done = bkbox(
-        "bench", "client", "--bookies", "1", "-e", "1", "-w", "1", "-a", "1", "-o", "json", *short
-    )
+    assert set(disk.iterdir()) == before
+
+
+@pytest.mark.parametrize("through", get_args(Through))
+def test_the_client_through_whatever_it_appends_to(disk: Path, through: Through) -> None:
+    alone = ("--bookies", "1", "-e", "1", "-w", "1", "-a", "1")
+    short = ("--seconds", "0.2", "--warmup", "0.1", "--dir", str(disk))
+    done = bkbox("bench", "client", "--through", through, *alone, *short, "-o", "json")
     found = json.loads(done.stdout)
+    assert found["plan"]["through"] == through
     assert found["appends"]["requests"] > 0
     assert found["reads"]["requests"] > 0
     assert found["reads"]["p99_us"] is None, "none is measured"
-    assert set(disk.iterdir()) == before
 
 
 def test_wrong_arguments_are_refused() -> None:

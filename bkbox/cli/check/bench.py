@@ -18,7 +18,7 @@ from bkbox.bench import client as client_bench
 from bkbox.bench import memory
 from bkbox.bench import sink as sink_bench
 from bkbox.bench.bookie import Plan, Result, Target
-from bkbox.bench.client import ClientPlan
+from bkbox.bench.client_plan import ClientPlan, ClientResult, Through
 from bkbox.bench.load import Measured, Shape
 from bkbox.bench.open_loop import Rate, RateReport
 from bkbox.bench.server import Bookie, running, temporary_folder
@@ -350,8 +350,15 @@ def bookie(
     show_default=True,
     help="Protocol version of adds and reads.",
 )
+@click.option(
+    "--through",
+    type=click.Choice(["ledger", "log", "sync"]),
+    default="ledger",
+    show_default=True,
+    help="A ledger or a log of the asyncio client, or a ledger of the client without an event loop.",
+)
 @output_option
-@prints(client_bench.ClientResult)
+@prints(ClientResult)
 def client(
     metadata: str | None,
     *,
@@ -366,9 +373,10 @@ def client(
     seconds: float,
     warmup: float,
     protocol: Literal["v2", "v3"],
+    through: Through,
     output: Format,
 ) -> None:
-    """Append to a ledger and read it back through bkbox's own client.
+    """Append to a ledger, or to a log, and read it back through bkbox's own client.
 
     Without --metadata a cluster of bookies is started here, in a temporary folder. The ledger is deleted at the
     end; its bookies give back the room when they collect. Reads have no latencies: entries are asked for ahead.
@@ -377,7 +385,9 @@ def client(
     Example:
       bkbox bench client --window 100 --size 100
     """
-    plan = ClientPlan(ensemble, write_quorum, ack_quorum, window, size, seconds, warmup, protocol)
+    plan = ClientPlan(
+        ensemble, write_quorum, ack_quorum, window, size, seconds, warmup, protocol, through
+    )
     rng = random.Random()  # noqa: S311 - ports
     with ExitStack() as stack:
         if metadata is None:

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from bkbox.bench.client import ClientPlan
+from bkbox.bench.client_plan import ClientPlan
 from bkbox.errors import BenchError
 from tests.bench.peers.java import ZooKeeper, command
 from tests.bench.peers.systems import Bkbox, Java, System
@@ -90,7 +90,7 @@ def run_bkbox(uri: str, plan: ClientPlan) -> dict[str, Any]:
     arguments += ["-e", str(plan.ensemble), "-w", str(plan.write_quorum)]
     arguments += ["-a", str(plan.ack_quorum), "--window", str(plan.window)]
     arguments += ["--size", str(plan.size), "--seconds", str(plan.seconds)]
-    arguments += ["--warmup", str(plan.warmup_s)]
+    arguments += ["--warmup", str(plan.warmup_s), "--through", plan.through]
     return _figures(bkbox(*arguments, timeout=_TIMEOUT_S).stdout)
 
 

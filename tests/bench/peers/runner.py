@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bkbox.bench import memory
 from bkbox.bench.bookie import Plan, Result, run
+from bkbox.bench.client_plan import Through
 from bkbox.bench.load import Shape
 from bkbox.bench.open_loop import Rate
 from bkbox.errors import BenchError
@@ -44,8 +45,15 @@ Figures = dict[str, float]
 _CLIENT_MEMORY_BYTES = 1 << 30
 _START_MEMORY_BYTES = 1 << 30
 _MEASURED = ("per_s", "p50_us", "p99_us", "p999_us", "p9999_us", "max_us")
+_THROUGH: dict[str, Through] = {
+    "bkbox on bkbox": "ledger",
+    "bkbox's log on bkbox": "log",
+    "bkbox's sync client on bkbox": "sync",
+}
 _CLUSTER_OF = {
     "bkbox on bkbox": "bkbox",
+    "bkbox's log on bkbox": "bkbox",
+    "bkbox's sync client on bkbox": "bkbox",
     "java on bkbox": "bkbox-zookeeper",
     "java on java": "java",
 }
@@ -172,8 +180,8 @@ class Runner:
         cluster.ready()
         memory.prime(_CLIENT_MEMORY_BYTES)
         try:
-            if subject == "bkbox on bkbox":
-                return run_bkbox(cluster.uri, load.plan)
+            if name == "bkbox":
+                return run_bkbox(cluster.uri, replace(load.plan, through=_THROUGH[subject]))
             return best(
                 run_java(cluster.uri, load.plan, "v2", batch=True),
                 *(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bkbox.bench.bookie import Kind, Plan
-from bkbox.bench.client import ClientPlan
+from bkbox.bench.client_plan import ClientPlan
 from bkbox.bench.load import Shape
 
 SECONDS = 3.0
@@ -179,6 +179,7 @@ def _foreign_load(name: str, load: Load) -> ForeignLoad:
 
 _ADDS = (
     _load("w256", 16, 4, 256, 1024, memory_gib=3),
+    _load("w64", 16, 4, 64, 1024),
     _load("w16", 16, 4, 16, 1024),
     _load("w1", 4, 4, 1, 1024, memory_gib=0.25),
     _load("100 bytes", 16, 4, 256, 100),
@@ -207,7 +208,7 @@ def _adds(
     load: str,
     ours: str,
     theirs: str,
-    at_least: float,
+    at_least: float | None,
     tail_at_most: float | None,
     figure: str = "adds",
 ) -> Line:
@@ -293,6 +294,14 @@ LINES = (
     _adds("adds during catch-up: sync", "mixed", "sync", "java-journal", 2, 0.2),
     _adds("client appends, E3 WQ3 AQ2", "client", "bkbox on bkbox", "java on java", 1.3, 0.5),
     _adds("client reads", "client", "bkbox on bkbox", "java on java", 1.5, None, "reads"),
+    *(
+        _adds(f"{name}: {what}", "client", subject, "java on java", None, None, figure)
+        for subject, name in (
+            ("bkbox's log on bkbox", "log"),
+            ("bkbox's sync client on bkbox", "client without an event loop"),
+        )
+        for what, figure in (("appends", "adds"), ("reads", "reads"))
+    ),
     _adds("Java client, appends", "client", "java on bkbox", "java on java", 1.2, 0.7),
     _adds("Java client, reads", "client", "java on bkbox", "java on java", 1.2, None, "reads"),
     *(
@@ -325,8 +334,15 @@ LINES = (
     ),
     Line("write, of the limit", "w256", "write", "limit", f"adds {RATE}", at_least=0.75),
     *(
-        Line(f"sync, of the limit that syncs: {load}", load, "sync", "synced limit", f"adds {RATE}")
-        for load in ("w256", "w16", "w1")
+        Line(
+            f"sync, of the limit that syncs: {load}",
+            load,
+            "sync",
+            "synced limit",
+            f"adds {RATE}",
+            at_least=0.9,
+        )
+        for load in ("w256", "w64", "w16", "w1", "1,000 ledgers", "10,000 ledgers")
     ),
     *(_limit(load, "limit", "java") for load in ("w256", "w16", "w1")),
     *(_limit(load, "synced limit", "java-journal") for load in ("w256", "w16", "w1")),

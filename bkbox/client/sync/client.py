@@ -26,12 +26,13 @@ from typing import TypeVar, Unpack
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import client as asynchronous
 from bkbox.client.connection.bookie_health import Health
+from bkbox.client.ledger.payload import payload_of
 from bkbox.client.ledger.reader import Entry
 from bkbox.client.ledger.reader import LedgerReader as AsyncReader
 from bkbox.client.ledger.writer import LedgerWriter as AsyncWriter
 from bkbox.client.log.log import Log as AsyncLog
 from bkbox.client.options import ConnectOptions
-from bkbox.client.sync.log import BlockingWriter, Log, LogWriter, handed_over
+from bkbox.client.sync.log import BlockingWriter, Log, LogWriter, begun
 from bkbox.client.sync.loop_thread import LoopThread
 from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata
 
@@ -142,7 +143,7 @@ class Client:
         return Log(self._thread, AsyncLog(self._client, name, password=password))
 
 
-class LedgerWriter(BlockingWriter[AsyncWriter]):
+class LedgerWriter(BlockingWriter[AsyncWriter, EntryId]):
     """See bkbox.client.LedgerWriter."""
 
     @property
@@ -165,36 +166,35 @@ class LedgerWriter(BlockingWriter[AsyncWriter]):
     def deferred_sync(self) -> bool:
         return self._writer.deferred_sync
 
-    @property
-    def payload_bytes_max(self) -> int:
-        return self._writer.payload_bytes_max
-
     def append(
         self, payload: bytes, *, entry_id: int | None = None, timeout_s: float | None = None
     ) -> EntryId:
-        return self._thread.call(lambda: self._writer.append(payload, entry_id=entry_id), timeout_s)
+        return self._call(lambda: self._writer.append(payload, entry_id=entry_id), timeout_s)
 
     def append_many(
         self, payloads: Iterable[bytes], *, timeout_s: float | None = None
     ) -> list[EntryId]:
-        return self._thread.call(lambda: self._writer.append_many(payloads), timeout_s)
+        return self._call(lambda: self._writer.append_many(payloads), timeout_s)
 
     def append_nowait(self, payload: bytes, *, entry_id: int | None = None) -> Future[EntryId]:
         """Append an entry; blocks only while the window is full. The future gives the id, and cannot be cancelled."""
-        writer = self._writer
-        return self._thread.call(
-            lambda: handed_over(
-                lambda: writer.drain(entry_id=entry_id),
+        payload, writer = payload_of(payload), self._writer
+        if entry_id is None:
+            return self._hand_over(lambda: writer.append_nowait(payload), payload)
+        return self._call(
+            lambda: begun(
                 lambda: writer.append_nowait(payload, entry_id=entry_id),
+                lambda: writer.drain(entry_id=entry_id),
             ),
             None,
         )
 
     def force(self, *, timeout_s: float | None = None) -> EntryId:
-        return self._thread.call(self._writer.force, timeout_s)
+        return self._call(self._writer.force, timeout_s)
 
     def close(self, *, durable: bool = False, timeout_s: float | None = None) -> LedgerMetadata:
-        return self._thread.call(lambda: self._writer.close(durable=durable), timeout_s)
+        self._is_ended = True
+        return self._call(lambda: self._writer.close(durable=durable), timeout_s)
 
 
 class LedgerReader:

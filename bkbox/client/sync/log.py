@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Generic, Self, TypeVar
 
+from bkbox.client import arguments
+from bkbox.client.ledger.payload import payload_of
 from bkbox.client.ledger.writer import LedgerWriter as AsyncWriter
 from bkbox.client.log.log import Log as AsyncLog
 from bkbox.client.log.log import LogInfo, LostLedger
@@ -14,58 +16,67 @@ from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.reader import Record
 from bkbox.client.log.writer import LogWriter as AsyncLogWriter
+from bkbox.client.sync.handover import Handover, future_of
 from bkbox.client.sync.loop_thread import LoopThread
-from bkbox.errors import HandleClosedError
 
 T = TypeVar("T")
+P = TypeVar("P")
 W = TypeVar("W", bound=AsyncWriter | AsyncLogWriter)
 
 
-class BlockingWriter(Generic[W]):
-    """The common part of the writers of ledgers and of logs."""
+async def begun(
+    append: Callable[[], asyncio.Future[T]], wait_for_space: Callable[[], Awaitable[None]]
+) -> Future[T]:
+    """The future of an append, for other threads; returned once the window had space for it."""
+    await wait_for_space()
+    return future_of(append())
+
+
+class BlockingWriter(Generic[W, P]):
+    """The common part of the writers of ledgers and of logs; ``P``: what an append gives."""
 
     def __init__(self, thread: LoopThread, writer: W) -> None:
         self._thread = thread
         self._writer = writer
+        self._handover: Handover[P] = Handover(thread, writer.drain)
+        self._is_ended = False
 
     @property
     def failure(self) -> BaseException | None:
         return self._writer.failure
 
     def abort(self, *, timeout_s: float | None = None) -> None:
+        self._is_ended = True
         self._thread.call(self._writer.abort, timeout_s)
+
+    def _call(self, work: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
+        """The result of a call to the writer, after the appends that were handed over before it."""
+
+        async def after() -> T:
+            await self._handover.passed()
+            return await work()
+
+        return self._thread.call(after, timeout_s)
+
+    def _hand_over(self, append: Callable[[], asyncio.Future[P]], payload: bytes) -> Future[P]:
+        """Begin an append. What would be refused at once is, as far as it is known."""
+        if self._is_ended or self.failure is not None or len(payload) > self.payload_bytes_max:
+            return self._call(lambda: begun(append, self._writer.drain), None)
+        return self._handover.put(append, len(payload))
+
+    @property
+    def payload_bytes_max(self) -> int:
+        return self._writer.payload_bytes_max
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self._thread.is_current_thread:
-            self._thread.call(lambda: self._writer.__aexit__(kind, error, traceback), None)
-
-
-async def handed_over(
-    wait_for_space: Callable[[], Awaitable[None]], append: Callable[[], asyncio.Future[T]]
-) -> Future[T]:
-    """The future of an append, for other threads; returned once the window has space. An append that was handed over
-    cannot be taken back, so the future cannot be cancelled.
-    """
-    await wait_for_space()
-    appended = append()
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()
-
-    def done(_: asyncio.Future[T]) -> None:
-        if appended.cancelled():
-            future.set_exception(HandleClosedError("the client was closed meanwhile"))
+        if not self._thread.is_current_thread:
             return
-        error = appended.exception()
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(appended.result())
-
-    appended.add_done_callback(done)
-    return future
+        self._is_ended = True
+        call = self._call if error is None else self._thread.call
+        call(lambda: self._writer.__aexit__(kind, error, traceback), None)
 
 
 class Log:
@@ -117,7 +128,7 @@ class Log:
         return self._thread.call(lambda: self._log.forget(ledger), timeout_s)
 
 
-class LogWriter(BlockingWriter[AsyncLogWriter]):
+class LogWriter(BlockingWriter[AsyncLogWriter, Position]):
     """See bkbox.client.log.LogWriter."""
 
     @property
@@ -128,10 +139,6 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
     def epoch(self) -> int:
         return self._writer.epoch
 
-    @property
-    def payload_bytes_max(self) -> int:
-        return self._writer.payload_bytes_max
-
     def append(
         self,
         payload: bytes,
@@ -139,7 +146,7 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         timestamp_ms: int | None = None,
         timeout_s: float | None = None,
     ) -> Position:
-        return self._thread.call(
+        return self._call(
             lambda: self._writer.append(payload, timestamp_ms=timestamp_ms), timeout_s
         )
 
@@ -152,7 +159,7 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         timestamp_ms: int | None = None,
         timeout_s: float | None = None,
     ) -> Position | None:
-        return self._thread.call(
+        return self._call(
             lambda: self._writer.append_once(
                 payload, writer_id, sequence, timestamp_ms=timestamp_ms
             ),
@@ -166,7 +173,7 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         timestamps_ms: Iterable[int] | None = None,
         timeout_s: float | None = None,
     ) -> list[Position]:
-        return self._thread.call(
+        return self._call(
             lambda: self._writer.append_many(payloads, timestamps_ms=timestamps_ms), timeout_s
         )
 
@@ -174,22 +181,22 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         """Append a record; blocks only while the window is full. The future gives the position, and cannot be
         cancelled.
         """
-        writer = self._writer
-        return self._thread.call(
-            lambda: handed_over(
-                writer.drain, lambda: writer.append_nowait(payload, timestamp_ms=timestamp_ms)
-            ),
-            None,
+        if timestamp_ms is not None:
+            arguments.integer("timestamp_ms", timestamp_ms)
+        payload, writer = payload_of(payload), self._writer
+        return self._hand_over(
+            lambda: writer.append_nowait(payload, timestamp_ms=timestamp_ms), payload
         )
 
     def last_sequence(self, writer_id: str) -> int | None:
         async def ask() -> int | None:
             return self._writer.last_sequence(writer_id)
 
-        return self._thread.call(ask, None)
+        return self._call(ask, None)
 
     def flush(self, *, timeout_s: float | None = None) -> None:
-        self._thread.call(self._writer.flush, timeout_s)
+        self._call(self._writer.flush, timeout_s)
 
     def close(self, *, timeout_s: float | None = None) -> None:
-        self._thread.call(self._writer.close, timeout_s)
+        self._is_ended = True
+        self._call(self._writer.close, timeout_s)

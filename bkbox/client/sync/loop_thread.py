@@ -80,6 +80,17 @@ class LoopThread:
             future.cancel()  # if this thread was interrupted
             raise
 
+    def must_take_calls(self) -> None:
+        """Raises HandleClosedError, ForkedError, WrongLoopError if the client's own thread calls."""
+        self._must_not_wait_for_itself()
+        self._must_be_usable()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Have it called in the loop, and do not wait. Raises HandleClosedError, ForkedError."""
+        with self._closing:
+            self._must_be_usable()
+            self._loop.call_soon_threadsafe(callback)
+
     def _begin(self, work: Callable[[], Coroutine[Any, Any, T]], future: Future[T]) -> None:
         """Start a coroutine in the loop, whose result is the future's. It is made there, where no signal interrupts, as
         the caller may be interrupted anywhere. Raises HandleClosedError, ForkedError.

@@ -4,6 +4,6 @@ worker nor a front-end needs its 3.4 MB for anything else.
 
 from __future__ import annotations
 
-from _operator import _compare_digest as same_secret
+from _operator import _compare_digest as compare_digest
 
-__all__ = ["same_secret"]
+__all__ = ["compare_digest"]

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from bkbox.base.constant_time import same_secret
+from bkbox.base.constant_time import compare_digest
 from bkbox.base.values import frozen_struct
 from bkbox.wire.codes import Code
 
@@ -91,6 +91,6 @@ ABSENT: dict[LedgerStatus, Code] = {
 
 def admit(status: LedgerStatus, request: Request, stored_key: bytes | None, key: bytes) -> Verdict:
     """Check the key, then apply the table."""
-    if stored_key is not None and not same_secret(stored_key, key):
+    if stored_key is not None and not compare_digest(stored_key, key):
         return Verdict(Code.EUA, status)
     return ADMISSION[status, request]

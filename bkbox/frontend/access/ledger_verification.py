@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import islice
 
-from bkbox.base.constant_time import same_secret
+from bkbox.base.constant_time import compare_digest
 from bkbox.frontend.loop.routing import SlotWaiter
 from bkbox.wire.codes import Code
 
@@ -96,14 +96,14 @@ class LedgerVerification:
         found = self._keys.get(ledger)
         if self._is_known(ledger):
             # The disk may have refused the request that was checked, and would accept this one's key.
-            good = not found or (key is not None and same_secret(found, key))
+            good = not found or (key is not None and compare_digest(found, key))
             return Code.EOK if good else Code.EUA
         refused = self._refused.pop(connection, None)
         if refused is not None and refused[0] == ledger:
             return refused[1]
         if found is not None:
             self._keys.move_to_end(ledger)
-            good = key is not None and (not found or same_secret(found, key))
+            good = key is not None and (not found or compare_digest(found, key))
             return Code.EOK if good else Code.EUA
         check = self._checks.get(ledger)
         if check is not None:

@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 
 from bkbox import client as clients
-from bkbox.bench.client_plan import ClientPlan, ClientResult, payload_of, result_of
+from bkbox.bench.client_plan import ClientPlan, ClientResult, payload_of, record_done, result_of
 from bkbox.bench.load import Measured, of_histogram
 from bkbox.client import Client, Entry, LedgerWriter
 from bkbox.client.log import Log, LogOptions, LogWriter, Record
@@ -108,10 +108,7 @@ async def _append(writer: LedgerWriter | LogWriter, plan: ClientPlan, seconds: f
                 await writer.drain()
         await pending[0][1]
         now = clock()
-        while pending and pending[0][1].done():
-            since, future = pending.popleft()
-            future.result()
-            latency.record(now - since)
+        record_done(pending, now, latency)
     took = (clock() - start) / _S
     for _, future in pending:
         await future

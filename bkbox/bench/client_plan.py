@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from bkbox.bench.load import Measured
+from bkbox.native.histogram import Histogram
 
 Through = Literal["ledger", "log", "sync"]
 """What is appended to and read: a ledger or a log of the asyncio client, or a ledger of the client without an event
@@ -54,6 +56,26 @@ def result_of(
         append_cpu_s * 1e6 / max(appends.requests, 1),
         read_cpu_s * 1e6 / max(reads.requests, 1),
     )
+
+
+class Appended(Protocol):
+    """The future of an append, of either client."""
+
+    def done(self) -> bool: ...
+
+    def result(self) -> object: ...
+
+
+Appends = TypeVar("Appends", bound=Appended)
+
+
+def record_done(pending: deque[tuple[int, Appends]], now_ns: int, latency: Histogram) -> None:
+    """Take the appends that are done off the front of ``pending``, and record their latencies in nanoseconds.
+    ``pending``: when each was begun, and its future. Raises what an append raises."""
+    while pending and pending[0][1].done():
+        since_ns, future = pending.popleft()
+        future.result()
+        latency.record(now_ns - since_ns)
 
 
 def payload_of(size: int) -> bytes:

@@ -7,7 +7,7 @@ from collections import deque
 from concurrent.futures import Future
 
 from bkbox.base.ids import EntryId
-from bkbox.bench.client_plan import ClientPlan, ClientResult, payload_of, result_of
+from bkbox.bench.client_plan import ClientPlan, ClientResult, payload_of, record_done, result_of
 from bkbox.bench.load import Measured, of_histogram
 from bkbox.client import sync
 from bkbox.native.histogram import Histogram
@@ -47,10 +47,7 @@ def _append(writer: sync.LedgerWriter, plan: ClientPlan, seconds: float) -> Meas
             pending.append((since, writer.append_nowait(payload)))  # waits for space
         pending[0][1].result()
         now = clock()
-        while pending and pending[0][1].done():
-            since, future = pending.popleft()
-            future.result()
-            latency.record(now - since)
+        record_done(pending, now, latency)
     took = (clock() - start) / _S
     for _, future in pending:
         future.result()

@@ -4,8 +4,8 @@ Between the front-end and a worker a response is often only microseconds away. T
 takes longer than that, on a virtual machine much longer. So a process that was just busy polls again for SPIN_US,
 yielding the processor in between, and then sleeps. An idle bookie sleeps.
 
-Where events are further apart than SPIN_US, a spin brings nothing, and would be a quarter of what a bookie with a
-thousand requests per second computes. After SPINS_IN_VAIN of them without an event, only every SPIN_EVERY-th wait
+Where events are further apart than SPIN_US, a spin brings nothing, and would be a good part of what a bookie with few
+requests computes. After SPINS_IN_VAIN of them without an event, only every SPIN_EVERY-th wait
 spins, until there is an event within one.
 """
 

@@ -1,6 +1,6 @@
 """Appends of other threads, handed over to a writer in the loop, in the order of the calls.
 
-A call that waits for the loop costs two switches between threads, a hundred times what an append costs. So a payload is
+A call that waits for the loop costs two switches between threads, many times what an append costs. So a payload is
 queued, the loop takes all that are queued together, and the caller has the append's future at once. It waits only while
 QUEUED_BYTES_MAX are queued, which is while the window of the writer is full. Every other call on the writer waits until
 what was queued before it is handed over (``passed``).

@@ -85,19 +85,17 @@ class LoopThread:
         self._must_not_wait_for_itself()
         self._must_be_usable()
 
-    def call_soon(self, callback: Callable[[], None]) -> None:
+    def call_soon(self, callback: Callable[..., None], *arguments: object) -> None:
         """Have it called in the loop, and do not wait. Raises HandleClosedError, ForkedError."""
-        with self._closing:
+        with self._closing:  # what is begun before the loop is stopped ends there
             self._must_be_usable()
-            self._loop.call_soon_threadsafe(callback)
+            self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, T]], future: Future[T]) -> None:
         """Start a coroutine in the loop, whose result is the future's. It is made there, where no signal interrupts, as
         the caller may be interrupted anywhere. Raises HandleClosedError, ForkedError.
         """
-        with self._closing:  # work started before the loop is stopped ends there
-            self._must_be_usable()
-            self._loop.call_soon_threadsafe(self._start, work, future)
+        self.call_soon(self._start, work, future)
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, T]], future: Future[T]) -> None:
         if future.cancelled():

@@ -110,6 +110,7 @@ async def assert_nothing_lacks(our: Hands, ledgers: list[LedgerId]) -> None:
         assert await our.lacking(ledger) == {}, f"ledger {ledger}"
 
 
+@pytest.mark.slow
 def test_what_was_written_while_it_was_killed_is_brought_here(stored: Cluster) -> None:
     """With ledgers that are closed, deleted, recovered, or written to for longer."""
     stored.start(3)
@@ -238,7 +239,7 @@ def test_killed_during_the_comparison(cluster: Cluster, killed: str) -> None:
     assert [job.state for job in jobs(victim)] == [JobState.DONE]
 
 
-@pytest.mark.parametrize("killed", ["worker", "frontend"])
+@pytest.mark.parametrize("killed", ["worker", pytest.param("frontend", marks=pytest.mark.slow)])
 def test_a_process_that_was_away(cluster: Cluster, killed: str) -> None:
     """What is written while a disk has no worker is missing on that disk alone; without a front-end, on all."""
     cluster.start(2)

@@ -36,7 +36,13 @@ def check(cluster: Cluster, ledger: int) -> None:
                 assert (answer.code, bytes(answer.body).endswith(payload)) == (EOK, True), number
 
 
-@pytest.mark.parametrize("kind", [JobKind.GC, JobKind.COMPACTION, JobKind.SCRUB])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        JobKind.SCRUB,
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in (JobKind.GC, JobKind.COMPACTION)),
+    ],
+)
 def test_what_was_cancelled_leaves_nothing_half_done(cluster: Cluster, kind: JobKind) -> None:
     path = socket_of(cluster.bookies[0])
     kept, *gone = cluster.write(PAYLOADS, ledgers=4)

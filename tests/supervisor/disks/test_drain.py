@@ -96,6 +96,7 @@ def remove_from_config(bookie: BookieProcess, *left: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_processes_die_at_every_point_of_moves(bookie: BookieProcess, tmp_path: Path) -> None:
     points = tmp_path / "points"
     points.mkdir()
@@ -125,6 +126,7 @@ def test_processes_die_at_every_point_of_moves(bookie: BookieProcess, tmp_path: 
     assert load.check() > 600, "nothing but the disk's name was lost with it"
 
 
+@pytest.mark.slow
 def test_the_bookie_dies_at_every_point_of_moves(bookie: BookieProcess, tmp_path: Path) -> None:
     points = tmp_path / "points"
     points.mkdir()

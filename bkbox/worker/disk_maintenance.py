@@ -89,19 +89,24 @@ class DiskMaintenance:
         self._kept_segments: dict[int, str] = {}
         self._scrub: ScrubState = read_scrub(files, disk)
         self._reserve = Reserve(files, disk, reserve_bytes)
+        self._helped_failures = 0
+        """Checkpoints without space that a part of the reserve was spent for: each gets one."""
         if not self._reserve.is_whole and store.free_bytes() < reserve_bytes:
             bookie.read_only.set(RESERVE_SPENT, present=True)
 
     # ---- the reserve --------------------------------------------------------------------------------
 
     def maintain_reserve(self, reserve_bytes: int) -> None:
-        """Called regularly: spend the reserve if a checkpoint has no space, rebuild it once there is some."""
+        """Called regularly: spend a part of the reserve if a checkpoint has no space, rebuild it once there is some."""
         self._reserve.bytes_max = reserve_bytes
         if self._store.failed_reason is not None:
             return
         try:
             if self._store.lacks_space:
-                self._spend()
+                if self._store.space_failures == self._helped_failures:
+                    return  # the next one has not ended yet
+                self._helped_failures = self._store.space_failures
+                self._note_spent(self._reserve.spend_part(), "a part of its reserve")
                 self._store.hasten_checkpoint()
                 self._groups.go_on()
             elif not self._reserve.is_whole:
@@ -112,9 +117,11 @@ class DiskMaintenance:
             log.warning("the reserve of %s: %s", self._disk, error)
 
     def _spend(self) -> bool:
-        spent = self._reserve.spend()
+        return self._note_spent(self._reserve.spend(), "its reserve")
+
+    def _note_spent(self, spent: bool, what: str) -> bool:
         if spent:
-            log.error("disk %s is full: its reserve is spent", self._disk)
+            log.error("disk %s is full: %s is spent", self._disk, what)
             self._bookie.read_only.set(RESERVE_SPENT, present=True)
         return spent
 

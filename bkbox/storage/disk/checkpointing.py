@@ -65,6 +65,7 @@ class Checkpoints:
 
     ``last``: the one in the file. ``blocked``: none may be taken before the caller has dealt with the data that a
     replay found missing. ``lacks_space``: the last one that was begun found no space.
+    ``space_failures``: how many have found none since the start.
     """
 
     def __init__(self, files: Files, disk: Path, log: EntryLog, every_bytes: int) -> None:
@@ -76,6 +77,7 @@ class Checkpoints:
         self.last = self._frozen_at = Checkpoint(0, 1, SEGMENT_HEADER_BYTES, 0, None)
         self.blocked = False
         self.lacks_space = False
+        self.space_failures = 0
 
     def read(self, journal: Journal | None) -> tuple[Checkpoint | None, int | None]:
         """The checkpoint, None if it is lost, and the first journal segment to replay, None if there is none."""
@@ -111,6 +113,7 @@ class Checkpoints:
         """Records a checkpoint that failed. It is due again only after another append: an earlier attempt would fail
         likewise."""
         self.lacks_space = isinstance(error, DiskFullError)
+        self.space_failures += self.lacks_space
         self._since = max(self._since, self._every_bytes)
         self._next_check = self._since + 1
 

@@ -582,6 +582,11 @@ class DiskStore:
         return self._checkpoints.lacks_space
 
     @property
+    def space_failures(self) -> int:
+        """Number of checkpoints that found no space since the start."""
+        return self._checkpoints.space_failures
+
+    @property
     def has_much_to_store(self) -> bool:
         """True if so much waits for a checkpoint that deferrable work should not add to it."""
         return self.index.is_full

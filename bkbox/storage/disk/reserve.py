@@ -1,8 +1,9 @@
 """``<disk>/RESERVE``: space that is kept back, so that space can still be reclaimed on a completely full disk.
 
-Nothing is ever read from it. It is allocated a piece at a time, while there is space. A start on a full disk uses a
-part of it, so that the next start has some, too; a checkpoint, a collection or a compaction without space uses all of
-it, at once.
+Nothing is ever read from it. It is allocated a piece at a time, while there is space. A start on a full disk and a
+checkpoint without space use a part of it: others may write to the same disk and take what was freed, and then the next
+start, the next checkpoint and the compaction that ends the shortage need some, too. A collection or a compaction
+without space uses all of it, at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ START_BYTES = 8 << 20
 starts.
 """
 
-_START_BYTES_MIN = 64 << 10
+_PART_BYTES_MIN = 64 << 10
 
 
 class Reserve:
@@ -51,11 +52,17 @@ class Reserve:
 
     def spend(self) -> bool:
         """Free the reserve; False if there is none. DiskError."""
-        spent = self.bytes > 0
+        return self._free(self.bytes)
+
+    def spend_part(self) -> bool:
+        """Free a quarter of its full size, or what is left of it; False if there is none. DiskError."""
+        return self._free(min(self.bytes, max(self.bytes_max // 4, _PART_BYTES_MIN)))
+
+    def _free(self, spent: int) -> bool:
         if spent:
-            unlink_durably(self._files, self._path)
-            self.bytes = 0
-        return spent
+            _shorten(self._files, self._path, self.bytes - spent)
+            self.bytes -= spent
+        return spent > 0
 
 
 def free_reserve_if_full(files: Files, disk: Path) -> None:
@@ -65,12 +72,16 @@ def free_reserve_if_full(files: Files, disk: Path) -> None:
         return
     size = _size_of(files, path)
     spent = min(START_BYTES, size // 4)
-    if spent < _START_BYTES_MIN:
+    _shorten(files, path, size - spent if spent >= _PART_BYTES_MIN else 0)
+
+
+def _shorten(files: Files, path: Path, size: int) -> None:
+    if size == 0:
         unlink_durably(files, path)
         return
     file = files.open_append(path)
     try:
-        file.truncate(size - spent)
+        file.truncate(size)
         file.fdatasync()
     finally:
         file.close()

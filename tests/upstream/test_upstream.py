@@ -31,11 +31,12 @@ def _chosen() -> list[object]:
     ]
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def java_parts() -> None:
     require_java()
 
 
+@pytest.mark.usefixtures("java_parts")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("test", _chosen())
 def test_of_upstream(test: str, tmp_path: Path) -> None:
@@ -48,6 +49,7 @@ def test_of_upstream(test: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.usefixtures("java_parts")
 @pytest.mark.skipif(VERSION != "4.18.0", reason="classes.toml is that of the default version")
 def test_every_test_of_a_class_in_scope_is_listed() -> None:
     found = jars.discover([jars.selector(each.name) for each in CLASSES])
@@ -56,6 +58,7 @@ def test_every_test_of_a_class_in_scope_is_listed() -> None:
 
 
 @pytest.mark.java
+@pytest.mark.usefixtures("java_parts")
 @pytest.mark.skipif(VERSION != "4.18.0", reason="classes.toml is that of the default version")
 def test_no_class_is_forgotten() -> None:
     names = listed()

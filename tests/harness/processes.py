@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import threading
@@ -265,17 +267,35 @@ def is_dead(process: psutil.Process) -> bool:
         return True
 
 
+_SHARES = 8
+_CLAIMS: list[socket.socket] = []
 _TAKEN: set[int] = set()
 _RNG = random.Random()
 
 
 def free_port() -> int:
-    """A port that no process listens on, that the kernel gives to no connection, and that no test process chosen
-    alongside this one chooses: it may be long before a server listens there."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    port = ports.free_port(_RNG, range(18_000 + worker % 8, 32_000, 8), _TAKEN)
+    """A port that no process listens on, that the kernel gives to no connection, and that no other process of tests
+    chooses, of this run or another: it may be long before a server listens there."""
+    port = ports.free_port(_RNG, range(18_000 + _share(), 32_000, _SHARES), _TAKEN)
     _TAKEN.add(port)
     return port
+
+
+@functools.cache
+def _share() -> int:
+    """This process's share of the ports. It is claimed by the name of a socket, which the kernel frees when the
+    process ends; where there are more processes than shares, two have the same one."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for share in (each % _SHARES for each in range(worker, worker + _SHARES)):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0a share of the ports of bkbox's tests: {share}")
+        except OSError:
+            claim.close()
+        else:
+            _CLAIMS.append(claim)
+            return share
+    return worker % _SHARES
 
 
 def put_keys(bookie: BookieProcess, **keys: object) -> None:

@@ -268,7 +268,6 @@ def is_dead(process: psutil.Process) -> bool:
 
 
 _SHARES = 8
-_CLAIMS: list[socket.socket] = []
 _TAKEN: set[int] = set()
 _RNG = random.Random()
 
@@ -293,7 +292,7 @@ def _share() -> int:
         except OSError:
             claim.close()
         else:
-            _CLAIMS.append(claim)
+            claim.detach()  # open until the end
             return share
     return worker % _SHARES
 

@@ -137,9 +137,14 @@ class SharedCounts:
 
     # ---- rate limits --------------------------------------------------------------------------------
 
-    def full_ns(self, key: int) -> int:
-        """When the bucket of this key is full, as the front-end knows that has taken the last token."""
-        return max(region.rates.get(key) for region in self._living())
+    def own_full_ns(self, key: int) -> int:
+        """When the bucket of this key is full, as this front-end has set it."""
+        return self._own.rates.get(key)
+
+    def others_full_ns(self, key: int) -> int:
+        """When the bucket of this key is full, as another front-end has set it last."""
+        others = (each for each in self._living() if each is not self._own)
+        return max((each.rates.get(key) for each in others), default=0)
 
     def set_full_ns(self, key: int, full_ns: int) -> None:
         """Set when the bucket of this key is full. A bucket that is full already need not be remembered."""

@@ -20,10 +20,14 @@ class Bucket(Protocol):
 
 
 class FillTimes(Protocol):
-    """When buckets are full, over all front-ends of a bookie, in ns of the monotonic clock."""
+    """When buckets are full, as each front-end of a bookie knows that took a token, in ns of the monotonic clock. The
+    latest time counts; any in the past is that of a full bucket."""
 
-    def full_ns(self, key: int) -> int:
-        """The time for the bucket of this key; any in the past for one that is full."""
+    def own_full_ns(self, key: int) -> int:
+        """The time that this front-end has set for the bucket of this key."""
+
+    def others_full_ns(self, key: int) -> int:
+        """The latest time that another has set."""
 
     def set_full_ns(self, key: int, full_ns: int) -> None:
         """Set the time, after a token was taken."""
@@ -39,12 +43,22 @@ class SharedBucket:
         self._times = times
 
     def try_acquire(self, now_s: float) -> bool:
-        now_ns = int(now_s * _SECOND_NS)
-        full_ns = max(now_ns, self._times.full_ns(self._key)) + self._token_ns
+        """Takes one token; False if there is none, or if another front-end takes the last one at the same moment."""
+        now_ns, times, key = int(now_s * _SECOND_NS), self._times, self._key
+        own_ns = times.own_full_ns(key)
+        full_ns = max(now_ns, own_ns, times.others_full_ns(key)) + self._token_ns
         if full_ns - now_ns > _SECOND_NS:
             return False
-        self._times.set_full_ns(self._key, full_ns)
-        return True
+        times.set_full_ns(key, full_ns)
+        others_ns = times.others_full_ns(key)
+        if others_ns < full_ns:
+            return True
+        full_ns = (
+            others_ns + self._token_ns
+        )  # one was taken since the look at the bucket: both count
+        taken = full_ns - now_ns <= _SECOND_NS
+        times.set_full_ns(key, full_ns if taken else own_ns)
+        return taken
 
 
 class Buckets:

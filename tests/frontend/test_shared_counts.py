@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -178,6 +178,38 @@ def test_what_one_bucket_takes_does_not_depend_on_who_asks(memory: SharedMemory)
     assert taken > 6 * (now_s - began_s)
 
 
+class Interrupted:
+    """The times of one front-end, while another takes a token between its look at them and what it does next."""
+
+    def __init__(self, times: SharedCounts, meanwhile: Callable[[], object]) -> None:
+        self._times = times
+        self._meanwhile = meanwhile
+        self.own_full_ns = times.own_full_ns
+        self.others_full_ns = times.others_full_ns
+
+    def set_full_ns(self, key: int, full_ns: int) -> None:
+        self._meanwhile()
+        self._meanwhile = lambda: None
+        self._times.set_full_ns(key, full_ns)
+
+
+@pytest.mark.parametrize("left", [1, 2, 3])
+def test_two_that_take_a_token_at_the_same_moment(memory: SharedMemory, left: int) -> None:
+    """Both tokens count, and the last one is given once at most."""
+    mine, theirs, third = all_counts(memory)
+    now_s = time.monotonic()
+    one, other, last = (buckets_of(each).open("token/a", 10) for each in (mine, theirs, third))
+    for _ in range(10 - left):
+        assert last.try_acquire(now_s)
+    taken = []
+    at_once = Buckets()
+    at_once.times = Interrupted(mine, lambda: taken.append(other.try_acquire(now_s)))
+    taken.append(at_once.open("token/a", 10).try_acquire(now_s))
+    assert sum(taken) == min(left, 2)
+    rest = sum(each.try_acquire(now_s) for each in [one, other, last] * 10)
+    assert sum(taken) + rest == left
+
+
 def test_more_identities_than_rows(memory: SharedMemory) -> None:
     """Those that are idle make room; one that has no row is limited by each front-end alone."""
     counts = SharedCounts(memory.fd, 0, COUNT)
@@ -185,7 +217,7 @@ def test_more_identities_than_rows(memory: SharedMemory) -> None:
     for number in range(20_000):
         counts.set_full_ns(key_of_identity(f"token/{number}"), now_ns - 1 + number % 2)
     counts.set_full_ns(key_of_identity("token/x"), now_ns + 10**12)
-    assert counts.full_ns(key_of_identity("token/x")) in (now_ns + 10**12, 0)
+    assert counts.own_full_ns(key_of_identity("token/x")) in (now_ns + 10**12, 0)
 
 
 def test_the_memory_is_private() -> None:

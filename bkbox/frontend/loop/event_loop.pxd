@@ -6,7 +6,6 @@ from bkbox.frontend.loop.connection cimport SharedState, Connection
 
 cdef int _SLOW_PATH_COOLDOWN_FACTOR
 cdef int _FAST_TURNS
-cdef object _sleep
 
 
 @cython.final
@@ -22,7 +21,7 @@ cdef class EventLoop:
     cdef readonly int recent_fast_turns
     cdef double _throttled_until_s
 
-    @cython.locals(common=SharedState, stream=Connection, link=RequestSender, hold=int)
+    @cython.locals(common=SharedState, stream=Connection)
     cpdef turn(self, object wait_s)
 
     @cython.locals(common=SharedState, stream=Connection, throttle_s=double)

@@ -27,7 +27,6 @@ from bkbox.native.spin_poll import SpinPoll
 
 _SLOW_PATH_COOLDOWN_FACTOR = 15
 """Duration of a throttle, as a multiple of the CPU time of the slow-path frames."""
-_sleep = time.sleep
 _FAST_TURNS = 64
 """Turns without a fast-path request after which slow-path frames are no longer throttled."""
 
@@ -87,13 +86,6 @@ class EventLoop:
         common = self.common
         if common.deferred:
             wait_s = self._go_on_yielded(wait_s)
-        else:
-            hold = 0
-            for each in self.links:
-                link = each
-                hold = max(hold, link.hold_us())
-            if hold:
-                _sleep(hold / 1e6)
         for number, events in self._spin.events(wait_s):
             stream = self.streams.get(number)
             if stream is not None:

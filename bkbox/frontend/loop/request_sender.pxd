@@ -12,9 +12,6 @@ cdef int _RELEASE
 cdef int _NO_SLOT
 cdef Py_ssize_t _BYTES
 cdef object _stopwatch
-cdef int _HOLD_BYTES
-cdef int _HOLD_LEAST
-cdef int _HOLD_MAX
 
 
 cdef class RequestSender:
@@ -29,9 +26,6 @@ cdef class RequestSender:
     cdef unsigned int _free
     cdef unsigned int _sent
     cdef long long[::1] _used
-    cdef long long[::1] _began
-    cdef public long long response_us
-    cdef public long long last_bytes
     cdef int _slot
     cdef long long _opened_us
     cdef unsigned int _read
@@ -46,8 +40,6 @@ cdef class RequestSender:
     cdef _send_batch(self)
 
     cdef _send(self, unsigned int kind, unsigned int slot, unsigned int used, unsigned int mask)
-
-    cpdef int hold_us(self)
 
     cpdef hand_over(self)
 

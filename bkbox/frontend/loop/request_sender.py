@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from array import array
@@ -27,10 +26,6 @@ _RELEASE = RELEASE
 _NO_SLOT = NO_SLOT
 _BYTES = MESSAGE_BYTES
 
-_HOLD_BYTES = int(os.environ.get("H_BYTES", "16384"))
-_HOLD_LEAST = int(os.environ.get("H_LEAST", "150"))
-_HOLD_MAX = int(os.environ.get("H_MAX", "100"))
-
 _stopwatch = time.monotonic_ns
 
 
@@ -42,7 +37,6 @@ class RequestSender:
     """
 
     __slots__ = (
-        "_began",
         "_free",
         "_opened_us",
         "_read",
@@ -56,8 +50,6 @@ class RequestSender:
         "_used",
         "closed",
         "lane",
-        "last_bytes",
-        "response_us",
         "watches_done",
         "writable",
     )
@@ -82,9 +74,6 @@ class RequestSender:
         self._sent = 0
         self._used = memoryview(array("q", bytes(8 * len(requests))))
         self._slot = -1
-        self._began = memoryview(array("q", bytes(8 * len(requests))))
-        self.response_us = 0
-        self.last_bytes = 0
         self._opened_us = 0
         self._read = 0
         self._released = 0
@@ -141,8 +130,6 @@ class RequestSender:
             return
         self._sent |= 1 << slot
         self._used[slot] = used
-        self._began[slot] = _stopwatch() // 1000
-        self.last_bytes = used
         released = self._released
         self._released = 0
         self._send(_BATCH, slot, used, released)
@@ -152,11 +139,6 @@ class RequestSender:
             self._socket.send(kind, 0, slot, used, mask, 0, self._opened_us)
         except OSError:
             return  # the worker is gone: its last messages are still to be read, followed by the end of the stream
-
-    def hold_us(self) -> int:
-        if self._sent == 0 or self.last_bytes > _HOLD_BYTES or self.response_us < _HOLD_LEAST:
-            return 0
-        return min(self.response_us // 4, _HOLD_MAX)
 
     def hand_over(self) -> None:
         """Hand the open slot to the worker."""
@@ -210,8 +192,6 @@ class RequestSender:
 
     def _done(self, mask: int, group: int, flag: int) -> None:
         self.writable = flag == 0
-        took = _stopwatch() // 1000 - self._began[lowest_bit(mask)]
-        self.response_us += (took - self.response_us) // 8
         self._sent &= ~mask
         self._free |= mask
         if self.watches_done:

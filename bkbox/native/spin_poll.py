@@ -5,8 +5,8 @@ takes longer than that, on a virtual machine much longer. So a process that was 
 yielding the processor in between, and then sleeps. An idle bookie sleeps.
 
 Where events are further apart than SPIN_US, a spin brings nothing, and would be a good part of what a bookie with few
-requests computes. After SPINS_IN_VAIN of them without an event, only every SPIN_EVERY-th wait
-spins, until there is an event within one.
+requests computes. After SPINS_IN_VAIN of them without an event, only every SPIN_EVERY-th wait spins, until there is an
+event within one.
 """
 
 from __future__ import annotations

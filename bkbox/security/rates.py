@@ -53,9 +53,8 @@ class SharedBucket:
         others_ns = times.others_full_ns(key)
         if others_ns < full_ns:
             return True
-        full_ns = (
-            others_ns + self._token_ns
-        )  # one was taken since the look at the bucket: both count
+        # Another front-end took one since the look at the bucket: both count.
+        full_ns = others_ns + self._token_ns
         taken = full_ns - now_ns <= _SECOND_NS
         times.set_full_ns(key, full_ns if taken else own_ns)
         return taken

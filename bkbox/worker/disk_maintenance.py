@@ -103,11 +103,12 @@ class DiskMaintenance:
             return
         try:
             if self._store.lacks_space:
-                if self._store.space_failures == self._helped_failures:
+                failures = self._store.space_failures
+                if failures == self._helped_failures:
                     return  # the next one has not ended yet
-                self._helped_failures = self._store.space_failures
                 self._note_spent(self._reserve.spend_part(), "a part of its reserve")
                 self._store.hasten_checkpoint()
+                self._helped_failures = failures
                 self._groups.go_on()
             elif not self._reserve.is_whole:
                 self._reserve.grow(self._store.free_bytes())

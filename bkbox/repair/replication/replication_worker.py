@@ -215,10 +215,9 @@ class ReplicationWorker:
             self._waits.later(ledger, self._now_s() + error.wait_s)
             return False
         except (NoSuchEntryError, NotEnoughBookiesError) as error:
-            # The log has one line, the job what holds now.
-            if not self._waits.has_quarantined(ledger):
+            # The log has one line for each reason, the job what holds now.
+            if await self._quarantine(ledger, situation, str(error)):
                 log.error("ledger %d is quarantined: %s", ledger, error)
-            await self._quarantine(ledger, situation)
             self._work.block(ledger, str(error), advice_for(error))
             return False
         except JobCancelledError:
@@ -235,11 +234,15 @@ class ReplicationWorker:
             log.info("ledger %d has all its copies", ledger)
         return gone
 
-    async def _quarantine(self, ledger: LedgerId, situation: Hashable) -> None:
-        """Raises MetadataError. A ledger that was deleted meanwhile has nothing to wait for."""
-        with suppress(NoSuchLedgerError):
+    async def _quarantine(self, ledger: LedgerId, situation: Hashable, reason: str = "") -> bool:
+        """Returns True if the reason is new. Raises MetadataError. A ledger that was deleted meanwhile has nothing to
+        wait for.
+        """
+        try:
             version = (await self._store.read_ledger(ledger)).version
-            self._waits.quarantine(ledger, (situation, version), self._now_s())
+        except NoSuchLedgerError:
+            return False
+        return self._waits.quarantine(ledger, (situation, version), self._now_s(), reason)
 
     def _failed(self, ledger: LedgerId, error: BkboxError) -> None:
         log.warning("ledger %d is not replicated: %s", ledger, error)

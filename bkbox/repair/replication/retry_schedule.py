@@ -24,6 +24,7 @@ class _Wait:
     until_s: float
     situation: Hashable | None = None
     quarantined_until_s: float = 0.0
+    reason: str = ""
 
 
 class RetrySchedule:
@@ -67,10 +68,16 @@ class RetrySchedule:
         """Retry at this time; it does not count as a failure."""
         self._waits[ledger] = _Wait(0, until_s)
 
-    def quarantine(self, ledger: LedgerId, situation: Hashable, now_s: float) -> None:
-        """Retry when the situation has changed, or after the longest wait."""
+    def quarantine(
+        self, ledger: LedgerId, situation: Hashable, now_s: float, reason: str = ""
+    ) -> bool:
+        """Retry when the situation has changed, or after the longest wait. Returns False if it was quarantined for the
+        same reason before.
+        """
+        before = self._waits.get(ledger)
         until_s = now_s + jittered(self._longest_s, self._rng, JITTER_BELOW)
-        self._waits[ledger] = _Wait(0, 0.0, situation, until_s)
+        self._waits[ledger] = _Wait(0, 0.0, situation, until_s, reason)
+        return before is None or before.situation is None or before.reason != reason
 
     def forget(self, ledger: LedgerId) -> None:
         """Drop a ledger that is done."""

@@ -85,7 +85,9 @@ def test_waits_grow_and_quarantine_ends_with_the_situation() -> None:
     assert 0.5 <= pauses[0] <= 1.01
     assert pauses[-1] > 3.9
     assert max(pauses) <= 8.01
-    waits.quarantine(ledger, "one", now_s)
+    assert waits.quarantine(ledger, "one", now_s, "no bookie has entry 5")
+    assert not waits.quarantine(ledger, "two", now_s, "no bookie has entry 5"), "it is known"
+    assert waits.quarantine(ledger, "one", now_s, "no bookie takes copies")
     waits.later(other, now_s + 5)
     assert waits.is_due(ledger, now_s)
     assert waits.is_quarantined(ledger, "one", now_s + 3.9)

@@ -55,9 +55,27 @@ from bkbox.frontend.overload.memory_pressure import MemoryPressure
 from bkbox.frontend.paused_ledgers import PausedLedgers
 from bkbox.frontend.sessions import Sessions
 from bkbox.frontend.shared_counts import SharedCounts
-from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.handlers import Handlers
+from bkbox.ipc.messages.frontend import (
+    AttachDisk,
+    CheckLedger,
+    DiskJoins,
+    DiskLeaves,
+    DiskUnavailable,
+    JoinFrontends,
+    LedgerChecked,
+    LedgersResolved,
+    Listening,
+    NewLedgers,
+    OpenFrontend,
+    ResolveLedgers,
+    SetAccessPolicy,
+)
+from bkbox.ipc.messages.items import LEDGER_ID_ITEM, LEDGER_ITEM, PAGE_ITEMS, PLACEMENT_ITEM
+from bkbox.ipc.messages.migration import PauseLedger, PlaceLedger
+from bkbox.ipc.messages.process import GetStats, Settings, Stats, Stop, Stopped
+from bkbox.ipc.messages.repair import OverQuota
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 
@@ -190,29 +208,29 @@ class Frontend:
     # ---- the supervisor's commands ------------------------------------------------------------------
 
     def _register(self, handlers: Handlers) -> None:
-        handlers.on_fd(messages.JoinFrontends, self._join_frontends)
-        handlers.on_fd(messages.OpenFrontend, self._open_port)
-        handlers.on(messages.SetAccessPolicy, self._set_access_policy)
-        handlers.on_fd(messages.AttachDisk, self._attach_disk)
-        handlers.on(messages.DiskUnavailable, self._on_disk_unavailable)
-        handlers.on(messages.NewLedgers, self._set_new_ledgers)
-        handlers.on(messages.LedgerChecked, self._on_ledger_checked)
-        handlers.on(messages.OverQuota, self._mark_over_quota)
-        handlers.on(messages.PauseLedger, self._hold_ledger)
-        handlers.on(messages.PlaceLedger, self._place_ledger)
-        handlers.on(messages.LedgersResolved, self._on_ledgers_resolved)
-        handlers.on(messages.DiskJoins, self._on_disk_joins)
-        handlers.on(messages.DiskLeaves, self._on_disk_leaves)
-        handlers.on(messages.Settings, self._apply_settings)
-        handlers.on(messages.GetStats, lambda _call: messages.Stats(values=self._stats()))
-        handlers.on(messages.Stop, self._stop)
+        handlers.on_fd(JoinFrontends, self._join_frontends)
+        handlers.on_fd(OpenFrontend, self._open_port)
+        handlers.on(SetAccessPolicy, self._set_access_policy)
+        handlers.on_fd(AttachDisk, self._attach_disk)
+        handlers.on(DiskUnavailable, self._on_disk_unavailable)
+        handlers.on(NewLedgers, self._set_new_ledgers)
+        handlers.on(LedgerChecked, self._on_ledger_checked)
+        handlers.on(OverQuota, self._mark_over_quota)
+        handlers.on(PauseLedger, self._hold_ledger)
+        handlers.on(PlaceLedger, self._place_ledger)
+        handlers.on(LedgersResolved, self._on_ledgers_resolved)
+        handlers.on(DiskJoins, self._on_disk_joins)
+        handlers.on(DiskLeaves, self._on_disk_leaves)
+        handlers.on(Settings, self._apply_settings)
+        handlers.on(GetStats, lambda _call: Stats(values=self._stats()))
+        handlers.on(Stop, self._stop)
 
     def _command(self) -> None:
         reply = self._handlers.handle(*self._control.receive())
         if reply is not None:
             self._control.send(reply)
 
-    def _open_port(self, order: messages.OpenFrontend, fd: int) -> None:
+    def _open_port(self, order: OpenFrontend, fd: int) -> None:
         self._sessions.frame_bytes_max = order.frame_bytes_max
         self._sessions.inflight_bytes_max = order.connection_inflight_bytes_max
         self._paths = dict(zip(order.disks, order.disk_paths, strict=True))
@@ -233,44 +251,44 @@ class Frontend:
         ):  # no disk is in service: the port is open all the same, and responds with errors
             self._listen(acceptor)
 
-    def _join_frontends(self, order: messages.JoinFrontends, fd: int) -> None:
+    def _join_frontends(self, order: JoinFrontends, fd: int) -> None:
         """It is one of several: bounds hold over all of them, or are shared out."""
         self._queries = LedgerQueries(self._send_queries, time.monotonic)
         shared = self._shared = SharedCounts(fd, order.number, order.count)
         self._sessions.join(order.number, shared, order.count)
         self._loop.common.buffered_max = FRONTEND_BUFFERED_BYTES_MAX // order.count
 
-    def _set_access_policy(self, order: messages.SetAccessPolicy) -> None:
+    def _set_access_policy(self, order: SetAccessPolicy) -> None:
         self._sessions.apply_policy(AccessPolicy.from_order(order.payload))
 
-    def _attach_disk(self, order: messages.AttachDisk, fd: int) -> None:
+    def _attach_disk(self, order: AttachDisk, fd: int) -> None:
         self._attach(self._directory.disks.index(order.disk), socket.socket(fileno=os.dup(fd)))
 
-    def _on_disk_unavailable(self, call: messages.DiskUnavailable) -> None:
+    def _on_disk_unavailable(self, call: DiskUnavailable) -> None:
         self._directory.on_list_lost(self._directory.disks.index(call.disk))
 
-    def _set_new_ledgers(self, order: messages.NewLedgers) -> None:
+    def _set_new_ledgers(self, order: NewLedgers) -> None:
         self._new_ledgers = order.allowed
         self._directory.set_free_space(order.free, order.closed)
 
-    def _on_ledger_checked(self, found: messages.LedgerChecked) -> None:
+    def _on_ledger_checked(self, found: LedgerChecked) -> None:
         self._verification.found(found.ledger, Finding(found.finding), found.payload)
 
-    def _mark_over_quota(self, order: messages.OverQuota) -> None:
-        ledgers = (each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(order.payload))
+    def _mark_over_quota(self, order: OverQuota) -> None:
+        ledgers = (each for (each,) in LEDGER_ID_ITEM.iter_unpack(order.payload))
         self._directory.mark_over_quota(ledgers, more=order.more)
 
-    def _apply_settings(self, order: messages.Settings) -> None:
+    def _apply_settings(self, order: Settings) -> None:
         self._sessions.frame_bytes_max = order.values["frame_bytes_max"]
         self._sessions.inflight_bytes_max = order.values["connection_inflight_bytes_max"]
         self._apply_limits(order.values)
         logs.set_level(order.values["log_level"])
 
-    def _stop(self, _order: messages.Stop) -> messages.Stopped:
+    def _stop(self, _order: Stop) -> Stopped:
         self._running = False
-        return messages.Stopped(clean=True)
+        return Stopped(clean=True)
 
-    def _hold_ledger(self, call: messages.PauseLedger) -> None:
+    def _hold_ledger(self, call: PauseLedger) -> None:
         """Pauses a ledger for its migration. Requests accepted before are handed to its worker first."""
         before = self._directory.mark_migrating(call.ledger)
         if before != MIGRATING:
@@ -279,7 +297,7 @@ class Frontend:
             if link is not None:
                 link.hand_over()
 
-    def _place_ledger(self, call: messages.PlaceLedger) -> None:
+    def _place_ledger(self, call: PlaceLedger) -> None:
         """Records the disk of a ledger, whose pause ends. A list that a worker has sent before counts before."""
         for each in list(self._links.values()):
             each.receive()
@@ -292,12 +310,12 @@ class Frontend:
             for session in self._sessions.clients():
                 session.moved(call.ledger, self._links[left], link)
 
-    def _on_disk_leaves(self, call: messages.DiskLeaves) -> None:
+    def _on_disk_leaves(self, call: DiskLeaves) -> None:
         self._detach(self._directory.disks.index(call.disk))
         self._directory.leave(call.disk)
         del self._paths[call.disk]
 
-    def _on_disk_joins(self, call: messages.DiskJoins) -> None:
+    def _on_disk_joins(self, call: DiskJoins) -> None:
         if call.replaces:
             self._detach(self._directory.disks.index(call.replaces))
             self._directory.replace(call.replaces, call.disk)
@@ -338,7 +356,7 @@ class Frontend:
 
     def _listen(self, acceptor: Acceptor) -> None:
         acceptor.listen()
-        self._control.send(messages.Listening())
+        self._control.send(Listening())
 
     # ---- routing ------------------------------------------------------------------------------------
 
@@ -376,16 +394,16 @@ class Frontend:
         return self._refusal(ledger, ABSENT.get(purpose, Code.EREADONLY))
 
     def _send_queries(self, batch: int, ledgers: list[tuple[int, bool]]) -> None:
-        for start in range(0, len(ledgers), messages.PAGE_ITEMS):
-            page = ledgers[start : start + messages.PAGE_ITEMS]
-            payload = b"".join(messages.LEDGER_ITEM.pack(*each) for each in page)
-            self._control.send(messages.ResolveLedgers(batch=batch, payload=payload))
+        for start in range(0, len(ledgers), PAGE_ITEMS):
+            page = ledgers[start : start + PAGE_ITEMS]
+            payload = b"".join(LEDGER_ITEM.pack(*each) for each in page)
+            self._control.send(ResolveLedgers(batch=batch, payload=payload))
 
-    def _on_ledgers_resolved(self, order: messages.LedgersResolved) -> None:
+    def _on_ledgers_resolved(self, order: LedgersResolved) -> None:
         assert self._queries is not None
         known = self._directory.disks
         numbers = [known.index(disk) if disk in known else None for disk in order.disks]
-        for ledger, index in messages.PLACEMENT_ITEM.iter_unpack(order.payload):
+        for ledger, index in PLACEMENT_ITEM.iter_unpack(order.payload):
             number = numbers[index] if index >= 0 else None
             if number is None:
                 answer = Answer(index) if index < 0 else Answer.UNKNOWN
@@ -420,7 +438,7 @@ class Frontend:
 
     def _check(self, ledger: int) -> None:
         self._schedule_timers(time.monotonic() + CHECK_TIMEOUT_S)
-        self._control.send(messages.CheckLedger(ledger=ledger))
+        self._control.send(CheckLedger(ledger=ledger))
 
     def space(self) -> Space:
         """Space on the bookie's disks in service, in bytes. Raises DiskError if it is known of none."""

@@ -9,9 +9,8 @@ import socket
 from collections.abc import Callable, Sequence
 
 from bkbox.errors import BugError, ConnectionLostError
-from bkbox.ipc import messages
 from bkbox.ipc.channel import FDS_MAX, MESSAGE_BYTES_MAX, Handler, raise_refusal
-from bkbox.ipc.messages import Message, Refused
+from bkbox.ipc.messages.message import Message, Refused, decode, encode
 
 
 class AsyncChannel:
@@ -61,7 +60,7 @@ class AsyncChannel:
         """
         if self.closed:
             return
-        self._queue.append((messages.encode(message), [os.dup(fd) for fd in fds]))
+        self._queue.append((encode(message), [os.dup(fd) for fd in fds]))
         if len(self._queue) == 1:
             self._flush()
 
@@ -122,7 +121,7 @@ class AsyncChannel:
         """Decodes a message. Raises BugError after closing the channel: the message may have been the reply to any
         call, so all calls fail."""
         try:
-            return messages.decode(data)
+            return decode(data)
         except BugError:
             self.close()
             raise

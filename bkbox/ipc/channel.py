@@ -13,8 +13,7 @@ from typing import NoReturn
 
 from bkbox import errors
 from bkbox.errors import BkboxError, BugError
-from bkbox.ipc import messages
-from bkbox.ipc.messages import Message, Refused
+from bkbox.ipc.messages.message import Message, Refused, decode, encode
 
 MESSAGE_BYTES_MAX = 128 * 1024
 FDS_MAX = 4
@@ -52,7 +51,7 @@ class Channel:
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Sends a message. Raises EOFError if the other process is gone."""
-        data = messages.encode(message)
+        data = encode(message)
         try:
             if fds:
                 socket.send_fds(self.sock, [data], list(fds))
@@ -69,7 +68,7 @@ class Channel:
             data, fds = b"", []
         if not data:
             raise EOFError("the other end of the control channel is gone")
-        return messages.decode(data), fds
+        return decode(data), fds
 
     def close(self) -> None:
         self.sock.close()

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from bkbox.base.host.prctl import die_with_parent, forbid_new_privileges
 from bkbox.base.limits import GC_THRESHOLDS
-from bkbox.ipc.messages import ChildStarted, encode
+from bkbox.ipc.messages.message import encode
+from bkbox.ipc.messages.process import ChildStarted
 from bkbox.native import kernel_in_use
 
 

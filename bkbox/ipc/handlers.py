@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bkbox.errors import BkboxError, BugError
 from bkbox.ipc.channel import refusal
-from bkbox.ipc.messages import Done, Message
+from bkbox.ipc.messages.message import Done, Message
 
 _M = TypeVar("_M", bound=Message)
 

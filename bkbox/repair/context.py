@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bkbox.base.ids import BookieId
 from bkbox.client.client import Client
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.ipc.messages import OpenRepair
+from bkbox.ipc.messages.repair import OpenRepair
 from bkbox.metadata.base import MetadataStore
 
 

@@ -39,7 +39,7 @@ from bkbox.errors import (
     NotEnoughBookiesError,
     OperatorError,
 )
-from bkbox.ipc import messages
+from bkbox.ipc.messages.repair import Retiring
 from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.decommission_plan import DecommissionPlan, departure
@@ -293,7 +293,7 @@ async def decommission(
 
     async def retire(wanted: bool) -> None:
         assert supervisor is not None
-        await supervisor.call(messages.Retiring(wanted=wanted))
+        await supervisor.call(Retiring(wanted=wanted))
 
     job = Decommission(
         work,

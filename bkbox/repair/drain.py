@@ -27,9 +27,28 @@ from bkbox.errors import (
     JobCancelledError,
     LedgerNotMovedError,
 )
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.ipc.messages import LIMBO
+from bkbox.ipc.messages.disk import ListLedgers
+from bkbox.ipc.messages.items import LEDGER_ITEM, LIMBO
+from bkbox.ipc.messages.message import Message, Page
+from bkbox.ipc.messages.migration import (
+    EVERYTHING,
+    CommitImport,
+    DiskSpaceReply,
+    EntriesImported,
+    EntriesRead,
+    FindDisk,
+    GetLedger,
+    ImportEntries,
+    LedgerInfo,
+    ListMigrations,
+    MigrationList,
+    Moved,
+    MoveLedger,
+    ReadLedger,
+    StartImport,
+)
+from bkbox.ipc.messages.repair import Draining
 from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 
@@ -68,11 +87,11 @@ class _NoSpaceError(_BlockedError):
 async def drain(work: JobContext, environment: Environment, arguments: dict[str, str]) -> None:
     """The job. ``arguments``: ``disk``, a uuid."""
     drainer = _Drainer(work, environment, arguments["disk"])
-    await drainer.call(messages.Draining(disk=drainer.disk, wanted=True))
+    await drainer.call(Draining(disk=drainer.disk, wanted=True))
     try:
         await drainer.run()
     except JobCancelledError:
-        await drainer.call(messages.Draining(disk=drainer.disk, wanted=False))
+        await drainer.call(Draining(disk=drainer.disk, wanted=False))
         raise
 
 
@@ -84,7 +103,7 @@ class _Drainer:
         self._blocked: set[int] = set()
         self._moved = 0
 
-    async def call(self, call: messages.Message) -> messages.Message:
+    async def call(self, call: Message) -> Message:
         """Call the supervisor. Raises the error it responds with."""
         if self._environment.supervisor is None:
             raise BugError("a drain needs the bookie whose disk it is")
@@ -146,9 +165,9 @@ class _Drainer:
         found: list[tuple[bool, int]] = []
         after, more = -1, True
         while more:
-            page = await source.call(messages.ListLedgers(after=after))
-            assert isinstance(page, messages.Page)
-            for ledger, flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+            page = await source.call(ListLedgers(after=after))
+            assert isinstance(page, Page)
+            for ledger, flags in LEDGER_ITEM.iter_unpack(page.payload):
                 found.append((bool(flags & LIMBO), ledger))
                 after = ledger
             more = page.more
@@ -160,10 +179,10 @@ class _Drainer:
             if name == self.disk or disk.closed:
                 continue
             with suppress(ConnectionLostError):
-                moves = await disk.call(messages.ListMigrations())
-                assert isinstance(moves, messages.MigrationList)
+                moves = await disk.call(ListMigrations())
+                assert isinstance(moves, MigrationList)
                 for ledger in ledgers & set(moves.arriving):
-                    await disk.call(messages.CommitImport(ledger=ledger, commit=False))
+                    await disk.call(CommitImport(ledger=ledger, commit=False))
 
     # ---- one ledger ---------------------------------------------------------------------------------
 
@@ -171,14 +190,14 @@ class _Drainer:
         """Migrate one ledger; returns when it is no longer on the disk. Raises _BlockedError, ConnectionLostError of
         the source.
         """
-        found = await source.call(messages.GetLedger(ledger=ledger))
-        assert isinstance(found, messages.LedgerInfo)
+        found = await source.call(GetLedger(ledger=ledger))
+        assert isinstance(found, LedgerInfo)
         if not found.known:
             return
         name, target = await self._target()
         fd = os.memfd_create("bkbox-drain")
         try:
-            arrival = messages.StartImport(ledger=ledger, state=found.state, payload=found.payload)
+            arrival = StartImport(ledger=ledger, state=found.state, payload=found.payload)
             await target.call(arrival)
             await self._transfer(ledger, source, name, target, fd)
         except (ConnectionLostError, LedgerNotMovedError) as error:
@@ -196,11 +215,11 @@ class _Drainer:
     async def _release(self, ledger: int, target: AsyncChannel) -> None:
         """Drop the copy on the target, unless the ledger is assigned to the target by now."""
         with suppress(BkboxError):
-            await target.call(messages.CommitImport(ledger=ledger, commit=False))
+            await target.call(CommitImport(ledger=ledger, commit=False))
 
     async def _target(self) -> tuple[str, AsyncChannel]:
-        found = await self.call(messages.FindDisk(disk=self.disk))
-        assert isinstance(found, messages.DiskSpaceReply)
+        found = await self.call(FindDisk(disk=self.disk))
+        assert isinstance(found, DiskSpaceReply)
         if not found.disk:
             raise _NoSpaceError(found.why, _space_advice())
         target = self._environment.disks.get(found.disk)
@@ -212,16 +231,16 @@ class _Drainer:
         self, ledger: int, source: AsyncChannel, name: str, target: AsyncChannel, fd: int
     ) -> None:
         why = "it is written faster than it can be copied"
-        since = messages.EVERYTHING
+        since = EVERYTHING
         for _pass in range(_PASSES_MAX):
             began, size = await self._copy(ledger, since, source, target, fd)
             since = began
             if size > _FEW_BYTES:
                 continue
             moved = await self.call(
-                messages.MoveLedger(ledger=ledger, source=self.disk, target=name, since=since)
+                MoveLedger(ledger=ledger, source=self.disk, target=name, since=since)
             )
-            assert isinstance(moved, messages.Moved)
+            assert isinstance(moved, Moved)
             if moved.moved:
                 return
             why = moved.why
@@ -236,10 +255,10 @@ class _Drainer:
         fd: int,
     ) -> tuple[list[int], int]:
         """Copy one pass; returns where the pass began, and the bytes copied."""
-        read, size = messages.ReadLedger(ledger=ledger, since=since), 0
+        read, size = ReadLedger(ledger=ledger, since=since), 0
         while True:
             found = await source.call(read, (fd,))
-            assert isinstance(found, messages.EntriesRead)
+            assert isinstance(found, EntriesRead)
             if found.bad:
                 shown = ", ".join(map(str, found.bad[:5]))
                 raise _BlockedError(f"entries {shown} cannot be read", _bad_advice())
@@ -249,12 +268,12 @@ class _Drainer:
             size += found.size
             if not found.more:
                 return found.began, size
-            read = messages.ReadLedger(ledger=ledger)
+            read = ReadLedger(ledger=ledger)
 
     async def _store(self, ledger: int, size: int, target: AsyncChannel, fd: int) -> None:
         while size:
-            imported = await target.call(messages.ImportEntries(ledger=ledger, size=size), (fd,))
-            assert isinstance(imported, messages.EntriesImported)
+            imported = await target.call(ImportEntries(ledger=ledger, size=size), (fd,))
+            assert isinstance(imported, EntriesImported)
             if not imported.crowded:
                 return
             await self._work.checkpoint()

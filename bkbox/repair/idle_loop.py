@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 
-from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.frontend import AttachDisk
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import GetStats, Settings, Stats, Stop
+from bkbox.ipc.messages.repair import OpenRepair, StartJob
 
 Order = tuple[Message, list[int]]
 """A message of the supervisor and the descriptors that came with it."""
@@ -24,12 +26,12 @@ def wait_for_first_job(control: Channel) -> list[Order]:
     orders: list[Order] = []
     while True:
         order, fds = control.receive()
-        if isinstance(order, messages.Stop):
+        if isinstance(order, Stop):
             return []
-        if isinstance(order, messages.GetStats):  # a liveness check of this process
-            control.send(messages.Stats(call=order.call, values={}))
+        if isinstance(order, GetStats):  # a liveness check of this process
+            control.send(Stats(call=order.call, values={}))
             continue
-        if isinstance(order, messages.AttachDisk):
+        if isinstance(order, AttachDisk):
             _forget_disk(orders, order.disk)
         orders.append((order, fds))
         if _is_work(order):
@@ -38,11 +40,11 @@ def wait_for_first_job(control: Channel) -> list[Order]:
 
 def _is_work(order: Message) -> bool:
     match order:
-        case messages.StartJob():
+        case StartJob():
             return True
-        case messages.OpenRepair():
+        case OpenRepair():
             return bool(order.quotas)
-        case messages.Settings():
+        case Settings():
             return bool(order.values["quotas"])
         case _:
             return False
@@ -51,7 +53,7 @@ def _is_work(order: Message) -> bool:
 def _forget_disk(orders: list[Order], disk: str) -> None:
     """Drop the orders of a disk whose worker was restarted: the previous channel is of no use."""
     for order in orders:
-        if isinstance(order[0], messages.AttachDisk) and order[0].disk == disk:
+        if isinstance(order[0], AttachDisk) and order[0].disk == disk:
             for fd in order[1]:
                 os.close(fd)
             orders.remove(order)

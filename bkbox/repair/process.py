@@ -21,10 +21,12 @@ from bkbox.base.ids import BookieId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, ConfigError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.frontend import AttachDisk
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import GetStats, Settings, Stats, Stop
+from bkbox.ipc.messages.repair import ControlJob, JobReport, OpenRepair, StartJob
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.context import Environment
@@ -44,8 +46,8 @@ class RepairProcess:
     def __init__(self, orders: Sequence[Order]) -> None:
         self._finished = asyncio.Event()
         self._handlers = Handlers()
-        self._handlers.on(messages.Stop, lambda _order: self._finished.set())
-        self._handlers.on(messages.GetStats, lambda _call: messages.Stats(values={}))
+        self._handlers.on(Stop, lambda _order: self._finished.set())
+        self._handlers.on(GetStats, lambda _call: Stats(values={}))
         self._orders: asyncio.Queue[Order] = asyncio.Queue()
         for order in orders:
             self._orders.put_nowait(order)
@@ -65,7 +67,7 @@ class RepairProcess:
 
     def _receive(self, message: Message, fds: list[int]) -> None:
         """Handle at once what needs no scheduler; GetStats checks that this loop is alive. The rest waits for it."""
-        if not isinstance(message, messages.Stop | messages.GetStats):
+        if not isinstance(message, Stop | GetStats):
             self._orders.put_nowait((message, fds))
             return
         reply = self._handlers.handle(message, fds)
@@ -74,7 +76,7 @@ class RepairProcess:
 
     async def _work(self) -> None:
         order, _fds = await self._orders.get()
-        assert isinstance(order, messages.OpenRepair)
+        assert isinstance(order, OpenRepair)
         set_origin(config=order.config)
         rng = random.Random()  # noqa: S311 jitter only
         async with (
@@ -115,21 +117,21 @@ class RepairProcess:
             self._handlers.handle(*await self._orders.get())
 
     def _register(self, environment: Environment, scheduler: Scheduler, quotas: QuotaWatch) -> None:
-        def attach(order: messages.AttachDisk, fd: int) -> None:
+        def attach(order: AttachDisk, fd: int) -> None:
             disk = socket.socket(fileno=os.dup(fd))
             environment.disks[order.disk] = AsyncChannel(disk)
 
-        def apply(order: messages.Settings) -> None:
+        def apply(order: Settings) -> None:
             logs.set_level(order.values["log_level"])
             scheduler.configure(order)
             quotas.configure(order.values)
 
-        self._handlers.on_fd(messages.AttachDisk, attach)
-        self._handlers.on(messages.StartJob, scheduler.start)
-        self._handlers.on(messages.ControlJob, scheduler.control)
-        self._handlers.on(messages.Settings, apply)
+        self._handlers.on_fd(AttachDisk, attach)
+        self._handlers.on(StartJob, scheduler.start)
+        self._handlers.on(ControlJob, scheduler.control)
+        self._handlers.on(Settings, apply)
 
-    async def _connect(self, order: messages.OpenRepair) -> MetadataStore:
+    async def _connect(self, order: OpenRepair) -> MetadataStore:
         while True:
             try:
                 return await connect(order.metadata, order.metadata_wait_s)
@@ -139,10 +141,10 @@ class RepairProcess:
 
     def _report(self, values: dict[str, Any]) -> None:
         assert self._control is not None
-        self._control.send(messages.JobReport(values=values))
+        self._control.send(JobReport(values=values))
 
 
-def _client(store: MetadataStore, order: messages.OpenRepair, rng: random.Random) -> Client:
+def _client(store: MetadataStore, order: OpenRepair, rng: random.Random) -> Client:
     """The client for recoveries, which may need other bookies. If racks cannot be had its choice is worse; without a
     client nothing would be repaired.
     """

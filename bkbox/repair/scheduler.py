@@ -13,8 +13,10 @@ from typing import Any
 
 from bkbox.base.text import error_text
 from bkbox.errors import BkboxError, JobCancelledError, JobRefusedError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.disk import GetLatency, Latency
+from bkbox.ipc.messages.process import Settings
+from bkbox.ipc.messages.repair import ControlJob, StartJob
 from bkbox.jobs.job import JobAction, JobKind, JobState
 from bkbox.repair.adaptive_throttle import SHARE_LEAST, AdaptiveThrottle, LatencyBaseline
 from bkbox.repair.context import Environment
@@ -57,7 +59,7 @@ class Scheduler:
 
     # ---- orders -------------------------------------------------------------------------------------
 
-    def start(self, order: messages.StartJob) -> None:
+    def start(self, order: StartJob) -> None:
         """Start a job; one that runs already goes on."""
         if order.id in self._running:
             return
@@ -68,7 +70,7 @@ class Scheduler:
         self._busy.set()
         self._report(job.report())
 
-    async def _run(self, job: JobRun, order: messages.StartJob) -> None:
+    async def _run(self, job: JobRun, order: StartJob) -> None:
         code = self._code.get(JobKind(order.kind))
         if code is None:
             raise JobRefusedError(
@@ -76,7 +78,7 @@ class Scheduler:
             )
         await code(job, self._environment, dict(order.arguments))
 
-    def control(self, order: messages.ControlJob) -> None:
+    def control(self, order: ControlJob) -> None:
         """Apply a control request; ignored where the job has ended."""
         action = JobAction(order.action)
         if order.id == 0:
@@ -98,7 +100,7 @@ class Scheduler:
                 job.limit(order.bytes_per_second)
         self._send_report(job)
 
-    def configure(self, order: messages.Settings) -> None:
+    def configure(self, order: Settings) -> None:
         """Apply a changed configuration."""
         values = order.values
         self._governor.growth_max = values["jobs_p99_growth_max"]
@@ -165,14 +167,14 @@ class Scheduler:
                     unknown = unknown or usual.is_unknown
             self._pacer.give(self._governor.second_passed(growth, unknown=unknown), now_s)
 
-    async def _latency(self, disk: AsyncChannel) -> messages.Latency | None:
+    async def _latency(self, disk: AsyncChannel) -> Latency | None:
         if disk.closed:
             return None
         try:
-            found = await disk.call(messages.GetLatency(), timeout_s=_ASK_TIMEOUT_S)
+            found = await disk.call(GetLatency(), timeout_s=_ASK_TIMEOUT_S)
         except (BkboxError, TimeoutError):
             return None
-        assert isinstance(found, messages.Latency)
+        assert isinstance(found, Latency)
         return found
 
     async def close(self) -> None:

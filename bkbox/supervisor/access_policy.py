@@ -18,7 +18,7 @@ from bkbox.config.schema import Config
 from bkbox.errors import BootError
 from bkbox.frontend.access.access_policy import OFF, AccessPolicy
 from bkbox.ipc.channel import MESSAGE_BYTES_MAX
-from bkbox.ipc.messages import SetAccessPolicy
+from bkbox.ipc.messages.frontend import SetAccessPolicy
 from bkbox.security.secret_files import read_secret, read_text, read_users
 
 if TYPE_CHECKING:

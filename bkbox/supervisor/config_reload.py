@@ -18,7 +18,7 @@ from bkbox.config import load as configuration
 from bkbox.config.changes import Change
 from bkbox.config.schema import SCHEMA, is_live
 from bkbox.errors import BkboxError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.process import Settings
 from bkbox.supervisor.boot.other_writers import refuse_other_writers
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def on_hangup(bookie: ReloadingBookie, environ: Mapping[str, str]) -> None:
 def _tell_children(bookie: ReloadingBookie) -> None:
     values = bookie.config.values()
     live = {name: values[name] for name, item in SCHEMA.items() if is_live(item)}
-    bookie.frontends.send(messages.Settings(values=live))
+    bookie.frontends.send(Settings(values=live))
     for child in (*(disk.child for disk in bookie.disks), bookie.repair):
         if child is not None:
-            child.control.send(messages.Settings(values=live))
+            child.control.send(Settings(values=live))

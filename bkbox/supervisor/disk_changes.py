@@ -34,7 +34,11 @@ from bkbox.base.text import counted, error_text
 from bkbox.config import load as configuration
 from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, DiskChangeError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import ListLedgers
+from bkbox.ipc.messages.items import LEDGER_ITEM
+from bkbox.ipc.messages.message import Page
+from bkbox.ipc.messages.migration import ListMigrations, MigrationList
+from bkbox.ipc.messages.process import Stop, Stopped
 from bkbox.storage.disk import dirty_marker as markers
 from bkbox.storage.disk.lock import DiskLock
 from bkbox.storage.files import Files
@@ -288,13 +292,13 @@ class DiskChanges:
             )
         left, after, more = 0, -1, True
         while more:
-            page = await disk.call(messages.ListLedgers(after=after), RESPONSE_TIMEOUT_S)
-            assert isinstance(page, messages.Page)
-            for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+            page = await disk.call(ListLedgers(after=after), RESPONSE_TIMEOUT_S)
+            assert isinstance(page, Page)
+            for ledger, _flags in LEDGER_ITEM.iter_unpack(page.payload):
                 left, after = left + 1, ledger
             more = page.more
-        migrations = await disk.call(messages.ListMigrations(), RESPONSE_TIMEOUT_S)
-        assert isinstance(migrations, messages.MigrationList)
+        migrations = await disk.call(ListMigrations(), RESPONSE_TIMEOUT_S)
+        assert isinstance(migrations, MigrationList)
         left += len(migrations.leaving)
         if left:
             raise DiskChangeError(
@@ -312,8 +316,8 @@ class DiskChanges:
         if disk.child is None or not disk.child.running:
             return
         with contextlib.suppress(BkboxError, TimeoutError):
-            response = await disk.call(messages.Stop(), self._bookie.config.stop_timeout_s)
-            if isinstance(response, messages.Stopped) and response.clean and disk.run is not None:
+            response = await disk.call(Stop(), self._bookie.config.stop_timeout_s)
+            if isinstance(response, Stopped) and response.clean and disk.run is not None:
                 markers.clear(self._files, disk.path, disk.run)
         await disk.child.end(_END_S)
 

@@ -18,7 +18,23 @@ from typing import TYPE_CHECKING, Protocol
 from bkbox.base.limits import RESPONSE_SLOT_WAIT_S
 from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.errors import BootError, ConnectionLostError
-from bkbox.ipc import link, messages
+from bkbox.ipc import link
+from bkbox.ipc.messages.disk import AttachFrontend, SetReadOnlyReasons
+from bkbox.ipc.messages.frontend import (
+    AttachDisk,
+    CheckLedger,
+    DiskJoins,
+    DiskLeaves,
+    DiskUnavailable,
+    JoinFrontends,
+    LedgersResolved,
+    Listening,
+    NewLedgers,
+    OpenFrontend,
+    ResolveLedgers,
+)
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import Stop
 from bkbox.storage.files import Files
 from bkbox.supervisor.boot.startup_resources import StartupResources
 from bkbox.supervisor.children.child_group import ChildGroup, frontend_title
@@ -95,12 +111,12 @@ class Frontends(ChildGroup):
     async def _start(self, base: StartupResources, number: int) -> None:
         bookie, listening = self._bookie, asyncio.Event()
 
-        def on_message(message: messages.Message, _fds: list[int]) -> None:
-            if isinstance(message, messages.Listening):
+        def on_message(message: Message, _fds: list[int]) -> None:
+            if isinstance(message, Listening):
                 listening.set()
-            elif isinstance(message, messages.CheckLedger):
+            elif isinstance(message, CheckLedger):
                 checks.start(message)
-            elif isinstance(message, messages.ResolveLedgers):
+            elif isinstance(message, ResolveLedgers):
                 self._resolve(child, message)
 
         usable = [disk for disk in bookie.disks if disk.usable and not disk.placement_unknown]
@@ -113,7 +129,7 @@ class Frontends(ChildGroup):
         self._linked[number] = set()
         child.control.send(bookie.credentials.order)
         if self._shared is not None:
-            join = messages.JoinFrontends(number=number, count=self.count)
+            join = JoinFrontends(number=number, count=self.count)
             child.control.send(join, [self._shared.fd])
         child.control.send(self._order(usable), [base.port.fileno()])
         for page in bookie.quotas.pages():
@@ -132,9 +148,9 @@ class Frontends(ChildGroup):
             )
         ended.cancel()
 
-    def _order(self, attached: list[Disk]) -> messages.OpenFrontend:
+    def _order(self, attached: list[Disk]) -> OpenFrontend:
         config, disks = self._bookie.config, self._bookie.disks
-        return messages.OpenFrontend(
+        return OpenFrontend(
             frame_bytes_max=config.frame_bytes_max,
             connection_inflight_bytes_max=config.connection_inflight_bytes_max,
             disks=[disk.uuid for disk in disks],
@@ -191,7 +207,7 @@ class Frontends(ChildGroup):
     def _link(self, number: int, child: Child, disk: Disk) -> None:
         assert disk.child is not None
         reasons = self._bookie.readonly_requests.of(disk)
-        disk.child.control.send(messages.SetReadOnlyReasons(reasons=reasons))
+        disk.child.control.send(SetReadOnlyReasons(reasons=reasons))
         task = self._bookie.child_supervisor.run(self._attach(number, child, disk, disk.child))
         self._attaching.add(task)
         task.add_done_callback(self._attaching.discard)
@@ -204,12 +220,12 @@ class Frontends(ChildGroup):
         front, back = link.pair()
         with front, back:
             try:
-                order = messages.AttachDisk(disk=disk.uuid)
+                order = AttachDisk(disk=disk.uuid)
                 await child.control.call(order, [front.fileno()])
             except ConnectionLostError:
                 return  # the next process of this front-end gets a link of its own
             slot_wait_s = RESPONSE_SLOT_WAIT_S if self.count > 1 else 0.0
-            attach = messages.AttachFrontend(frontend=number, slot_wait_s=slot_wait_s)
+            attach = AttachFrontend(frontend=number, slot_wait_s=slot_wait_s)
             worker.control.send(attach, [back.fileno()])
 
     def _note_listed(self) -> None:
@@ -219,17 +235,17 @@ class Frontends(ChildGroup):
 
     # ---- new ledgers --------------------------------------------------------------------------------
 
-    def _resolve(self, asker: Child, query: messages.ResolveLedgers) -> None:
+    def _resolve(self, asker: Child, query: ResolveLedgers) -> None:
         """Answer where ledgers are; assign those that are nowhere and are to be created, and tell every front-end."""
         assignments = self.assignments
         assert assignments is not None
         answers, assigned = assignments.resolve(query.payload)
         disks = assignments.uuids
         if answers:
-            reply = messages.LedgersResolved(batch=query.batch, disks=disks, payload=answers)
+            reply = LedgersResolved(batch=query.batch, disks=disks, payload=answers)
             asker.control.send(reply)
         if assigned:
-            news = messages.LedgersResolved(batch=0, disks=disks, payload=assigned)
+            news = LedgersResolved(batch=0, disks=disks, payload=assigned)
             for child in self.running.values():
                 if child is not asker:
                     child.control.send(news)
@@ -249,7 +265,7 @@ class Frontends(ChildGroup):
         disk.listed = False
         if self.assignments is not None:
             self.assignments.hold(disk)
-        await self.call(messages.DiskUnavailable(disk=disk.uuid))
+        await self.call(DiskUnavailable(disk=disk.uuid))
 
     async def join(self, disk: Disk, *, replaces: str = "") -> None:
         """Tell them of a new disk, which has no ledgers, or takes over those of a failed one once it has listed its
@@ -260,7 +276,7 @@ class Frontends(ChildGroup):
         disk.listed = not replaces
         if self.assignments is not None:
             self.assignments.join(disk, replaces=replaces)
-        order = messages.DiskJoins(disk=disk.uuid, path=str(disk.path), replaces=replaces)
+        order = DiskJoins(disk=disk.uuid, path=str(disk.path), replaces=replaces)
         if replaces and self.assignments is not None:
             await self.call(order)  # as for ``hold``; one that is stuck is killed
         else:
@@ -270,9 +286,9 @@ class Frontends(ChildGroup):
         """Tell them that this disk, which has no ledgers, is removed."""
         if self.assignments is not None:
             self.assignments.leave(disk)
-        await self._tell(messages.DiskLeaves(disk=disk.uuid))
+        await self._tell(DiskLeaves(disk=disk.uuid))
 
-    async def _tell(self, order: messages.Message) -> None:
+    async def _tell(self, order: Message) -> None:
         """Tell them what new ledgers depend on: the only one has acted on it when this returns. Of several none decides
         about new ledgers, so one that is stuck need not be waited for."""
         if self.assignments is None:
@@ -280,7 +296,7 @@ class Frontends(ChildGroup):
         else:
             self.send(order)
 
-    def _new_ledgers(self) -> messages.NewLedgers:
+    def _new_ledgers(self) -> NewLedgers:
         bookie = self._bookie
         found = free_space_message(bookie.disks, self._files, allowed=bookie.accepts_new_ledgers)
         if self.assignments is not None:
@@ -297,7 +313,7 @@ class Frontends(ChildGroup):
 
     async def stop(self, timeout_s: float) -> None:
         """Stop all of them in order; after the time-out they are killed."""
-        self.send(messages.Stop())
+        self.send(Stop())
         children = self.by_number.values()
         await asyncio.gather(*(child.end(timeout_s) for child in children))
         if self._shared is not None:

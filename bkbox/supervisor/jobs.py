@@ -13,7 +13,9 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from bkbox.errors import BkboxError, DiskError, JobRefusedError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import GetStats, Stats
+from bkbox.ipc.messages.repair import ControlJob, JobReport, StartJob
 from bkbox.jobs.arguments import ARGUMENTS, checked_arguments
 from bkbox.jobs.job import Job, JobAction, JobKind, JobState
 from bkbox.jobs.stall import Stall, stalls
@@ -150,10 +152,10 @@ class Jobs:
         if any(job.kind is JobKind.LIMBO for job in self.registry.active()):
             return True
         try:
-            found = await disk.call(messages.GetStats(), timeout_s=_ASK_TIMEOUT_S)
+            found = await disk.call(GetStats(), timeout_s=_ASK_TIMEOUT_S)
         except (BkboxError, TimeoutError):
             return False  # checked again soon
-        assert isinstance(found, messages.Stats)
+        assert isinstance(found, Stats)
         return bool(found.values["limbo_ledgers"])
 
     # ---- what operators ask -------------------------------------------------------------------------
@@ -178,7 +180,7 @@ class Jobs:
     async def control(self, number: int, action: JobAction, bytes_per_second: int = 0) -> Job:
         """Carry out an operator's action on a job. Raises NoSuchJobError, JobRefusedError."""
         job = self.registry.control(number, action, bytes_per_second)
-        self._send(messages.ControlJob(id=number, action=action, bytes_per_second=bytes_per_second))
+        self._send(ControlJob(id=number, action=action, bytes_per_second=bytes_per_second))
         await self.save()
         return job
 
@@ -190,9 +192,7 @@ class Jobs:
     def pace(self, bytes_per_second: int) -> None:
         """Set the rate limit of all jobs: 0 for none, or AS_CONFIGURED."""
         self.bytes_per_second = bytes_per_second
-        self._send(
-            messages.ControlJob(id=0, action=JobAction.RATE, bytes_per_second=bytes_per_second)
-        )
+        self._send(ControlJob(id=0, action=JobAction.RATE, bytes_per_second=bytes_per_second))
 
     # ---- the repair process -------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Jobs:
         self.registry.process_ended(_now_ms(), time.monotonic() - self._repair_since_s)
         self._changed = True
 
-    def report(self, message: messages.JobReport) -> None:
+    def report(self, message: JobReport) -> None:
         """Take the repair process's report on a job."""
         job = self.registry.report(message.values, _now_ms())
         if job is None:
@@ -223,14 +223,14 @@ class Jobs:
             log.log(level, "job %d (%s) %s %s", job.id, job.kind, job.state, job.error)
 
     def _start(self, job: Job) -> None:
-        self._send(messages.StartJob(id=job.id, kind=job.kind, arguments=job.arguments))
+        self._send(StartJob(id=job.id, kind=job.kind, arguments=job.arguments))
         if job.bytes_per_second:
             rate = job.bytes_per_second
-            self._send(messages.ControlJob(id=job.id, action=JobAction.RATE, bytes_per_second=rate))
+            self._send(ControlJob(id=job.id, action=JobAction.RATE, bytes_per_second=rate))
         if job.asked:
-            self._send(messages.ControlJob(id=job.id, action=job.asked))
+            self._send(ControlJob(id=job.id, action=job.asked))
 
-    def _send(self, message: messages.Message) -> None:
+    def _send(self, message: Message) -> None:
         if self._bookie.repair is not None and self._bookie.repair.running:
             self._bookie.repair.control.send(message)
 

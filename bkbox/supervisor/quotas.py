@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from bkbox.ipc.messages import Message, OverQuota, QuotaUse
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.repair import OverQuota, QuotaUse
 
 if TYPE_CHECKING:
     from bkbox.config.schema import Config

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bkbox.config.schema import Config
-from bkbox.ipc.messages import OpenRepair
+from bkbox.ipc.messages.repair import OpenRepair
 
 
 def order_of(config: Config) -> OpenRepair:

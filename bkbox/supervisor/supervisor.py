@@ -45,7 +45,12 @@ from bkbox.errors import (
     MetadataError,
     MetadataUnavailableError,
 )
-from bkbox.ipc import channel, messages
+from bkbox.ipc import channel
+from bkbox.ipc.messages.disk import AttachRepair, DiskFailed, FrontendDetached, IndexProgress
+from bkbox.ipc.messages.frontend import AttachDisk
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import GetStats, Stats, Stop, Stopped
+from bkbox.ipc.messages.repair import JobReport, OverQuota, QuotaUse
 from bkbox.metadata.base import Registration
 from bkbox.storage.disk import dirty_marker as markers
 from bkbox.storage.disk.dirty_marker import Incarnation
@@ -362,10 +367,10 @@ class Supervisor:
     def _start_repair(self) -> None:
         config = self.config
 
-        def on_message(message: messages.Message, _fds: list[int]) -> None:
-            if isinstance(message, messages.JobReport) and self.jobs is not None:
+        def on_message(message: Message, _fds: list[int]) -> None:
+            if isinstance(message, JobReport) and self.jobs is not None:
                 self.jobs.report(message)
-            elif isinstance(message, messages.OverQuota | messages.QuotaUse):
+            elif isinstance(message, OverQuota | QuotaUse):
                 self.quotas.receive(message)
             elif message.call and self.changes is not None:
                 self.child_supervisor.run(self.changes.drains.respond(repair, message))
@@ -384,8 +389,8 @@ class Supervisor:
             return
         ours, theirs = channel.pair()
         with ours, theirs:
-            disk.child.control.send(messages.AttachRepair(), [theirs.fileno()])
-            self.repair.control.send(messages.AttachDisk(disk=disk.uuid), [ours.fileno()])
+            disk.child.control.send(AttachRepair(), [theirs.fileno()])
+            self.repair.control.send(AttachDisk(disk=disk.uuid), [ours.fileno()])
 
     # ---- while it runs ------------------------------------------------------------------------------
 
@@ -514,14 +519,14 @@ class Supervisor:
         what = f"the worker of disk {disk.path}"
         disk.keeping = self.child_supervisor.keep(what, lambda: disk.child, ended, restart)
 
-    def _on_disk_message(self, disk: Disk, message: messages.Message) -> None:
-        if isinstance(message, messages.DiskFailed):
+    def _on_disk_message(self, disk: Disk, message: Message) -> None:
+        if isinstance(message, DiskFailed):
             disk.trouble = message.reason
             self.witnessing.fail(disk, self.disks, message.reason)
             log.error("disk %s failed and takes no more writes: %s", disk.path, message.reason)
-        elif isinstance(message, messages.FrontendDetached):
+        elif isinstance(message, FrontendDetached):
             self.frontends.relink(message.frontend, disk)
-        elif isinstance(message, messages.IndexProgress):
+        elif isinstance(message, IndexProgress):
             self.phase = open_disk.replay_phase(disk, message)
 
     async def _watch(self) -> None:
@@ -608,8 +613,8 @@ class Supervisor:
             if not disk.usable or self.progress.stall_of(disk.child) is not None:
                 return
             with contextlib.suppress(BkboxError, TimeoutError):
-                found = await disk.call(messages.GetStats(), timeout_s=_STATS_TIMEOUT_S)
-                assert isinstance(found, messages.Stats)
+                found = await disk.call(GetStats(), timeout_s=_STATS_TIMEOUT_S)
+                assert isinstance(found, Stats)
                 disk.stats = found.values
                 disk.meter.see(time.monotonic(), found.values.get("counts", {}))
 
@@ -626,7 +631,7 @@ class Supervisor:
             with contextlib.suppress(MetadataError):
                 await self._registration.close()
         if self.repair is not None:
-            self.repair.control.send(messages.Stop())
+            self.repair.control.send(Stop())
             await self.repair.end(_CHILD_END_S)
         await self.frontends.stop(_CHILD_END_S)
         if self.jobs is not None:
@@ -653,8 +658,8 @@ class Supervisor:
             return False
         stopped = False
         with contextlib.suppress(BkboxError, TimeoutError):
-            response = await disk.call(messages.Stop(), timeout_s=self.config.stop_timeout_s)
-            assert isinstance(response, messages.Stopped)
+            response = await disk.call(Stop(), timeout_s=self.config.stop_timeout_s)
+            assert isinstance(response, Stopped)
             stopped = response.clean and disk.recovered
             if response.durable is not None:
                 disk.stats = {**disk.stats, "durable": response.durable}

@@ -8,21 +8,42 @@ from itertools import islice
 from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import DamagedError, DiskError
-from bkbox.ipc import messages
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS
+from bkbox.ipc.messages.disk import (
+    CheckEntries,
+    ClearDirtyMarker,
+    ClearLimbo,
+    DiskOpened,
+    GetLatency,
+    Latency,
+    ListLedgers,
+    ListRuns,
+    MarkLedgers,
+    SetReadOnlyReasons,
+)
+from bkbox.ipc.messages.items import (
+    ACTIVE,
+    FENCED,
+    LEDGER_ITEM,
+    LIMBO,
+    MARK_ITEM,
+    PAGE_ITEMS,
+    RANGE_ITEM,
+)
+from bkbox.ipc.messages.message import Page
+from bkbox.ipc.messages.process import GetStats, Stats, Stopped
 from bkbox.storage.disk.disk import DiskStore, ReplayReport
 from bkbox.storage.log.records import LedgerRecord
 from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.stages import Stages
 
-ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
+LedgersAfter = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
 """Lists the ledgers with an id greater than the argument, ascending, with their states."""
 
 
-def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> messages.DiskOpened:
+def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> DiskOpened:
     """The report about a disk that was opened."""
-    return messages.DiskOpened(
+    return DiskOpened(
         disk=str(store.identity.uuid),
         records=report.records,
         entries=report.entries,
@@ -36,20 +57,20 @@ def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> message
     )
 
 
-def stopped(store: DiskStore | None, groups: CommitGroups | None) -> messages.Stopped:
+def stopped(store: DiskStore | None, groups: CommitGroups | None) -> Stopped:
     """Close an open disk in order, and report whether that left it clean."""
     if store is None:
-        return messages.Stopped(clean=True)
+        return Stopped(clean=True)
     if store.failed_reason is not None:
-        return messages.Stopped(clean=False, reason=store.failed_reason)
+        return Stopped(clean=False, reason=store.failed_reason)
     try:
         if groups is not None:
             groups.drain()
             groups.unmark_all()
         store.close()
     except DiskError as error:
-        return messages.Stopped(clean=False, reason=str(error))
-    return messages.Stopped(clean=True, durable=list(store.durable))
+        return Stopped(clean=False, reason=str(error))
+    return Stopped(clean=True, durable=list(store.durable))
 
 
 class ControlHandlers:
@@ -62,7 +83,7 @@ class ControlHandlers:
         groups: CommitGroups,
         stages: Stages,
         watch_space: Callable[[], None],
-        ledgers: ListLedgers,
+        ledgers: LedgersAfter,
     ) -> None:
         """``watch_space``: checks the disk's free space. ``ledgers``: lists the ledgers assigned to this disk."""
         self._store = store
@@ -74,17 +95,17 @@ class ControlHandlers:
 
     def register(self, handlers: Handlers) -> None:
         """Add the handlers, which raise BkboxError."""
-        handlers.on(messages.ListLedgers, self._list_ledgers)
-        handlers.on(messages.MarkLedgers, self._mark)
-        handlers.on(messages.ListRuns, self._list_runs)
-        handlers.on(messages.CheckEntries, self._check)
-        handlers.on(messages.ClearLimbo, self._clear_limbo)
-        handlers.on(messages.ClearDirtyMarker, self._clear_dirty_marker)
-        handlers.on(messages.SetReadOnlyReasons, self._set_read_only_reasons)
-        handlers.on(messages.GetStats, self._get_stats)
-        handlers.on(messages.GetLatency, self._get_latency)
+        handlers.on(ListLedgers, self._list_ledgers)
+        handlers.on(MarkLedgers, self._mark)
+        handlers.on(ListRuns, self._list_runs)
+        handlers.on(CheckEntries, self._check)
+        handlers.on(ClearLimbo, self._clear_limbo)
+        handlers.on(ClearDirtyMarker, self._clear_dirty_marker)
+        handlers.on(SetReadOnlyReasons, self._set_read_only_reasons)
+        handlers.on(GetStats, self._get_stats)
+        handlers.on(GetLatency, self._get_latency)
 
-    def _list_ledgers(self, call: messages.ListLedgers) -> messages.Page:
+    def _list_ledgers(self, call: ListLedgers) -> Page:
         self._groups.receive()  # a ledger that waits there to be created belongs in the list
         self._groups.drain()
         found = (
@@ -93,14 +114,14 @@ class ControlHandlers:
             if record.limbo or not call.limbo_only
         )
         page = list(islice(found, PAGE_ITEMS + 1))
-        payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
-        return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
+        payload = b"".join(LEDGER_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
+        return Page(more=len(page) > PAGE_ITEMS, payload=payload)
 
-    def _mark(self, call: messages.MarkLedgers) -> None:
+    def _mark(self, call: MarkLedgers) -> None:
         """Phase one. A mark only adds: an existing fence or limbo stays, and so does a known key."""
         self._groups.drain()
         states: dict[int, LedgerRecord] = {}
-        for ledger, flags, has_key, key in messages.MARK_ITEM.iter_unpack(call.payload):
+        for ledger, flags, has_key, key in MARK_ITEM.iter_unpack(call.payload):
             before = self._bookie.ledgers.record(ledger) or LedgerRecord()
             known = before.master_key if before.master_key is not None else key if has_key else None
             after = replaced(before, master_key=known, fenced=before.fenced or bool(flags & FENCED))
@@ -110,21 +131,19 @@ class ControlHandlers:
                 states[ledger] = after
         self._bookie.set_states(states)
 
-    def _list_runs(self, call: messages.ListRuns) -> messages.Page:
+    def _list_runs(self, call: ListRuns) -> Page:
         runs = [run for run in self._store.entries(call.ledger) if run[1] >= call.first]
-        payload = b"".join(messages.RANGE_ITEM.pack(*run) for run in runs[:PAGE_ITEMS])
-        return messages.Page(more=len(runs) > PAGE_ITEMS, payload=payload)
+        payload = b"".join(RANGE_ITEM.pack(*run) for run in runs[:PAGE_ITEMS])
+        return Page(more=len(runs) > PAGE_ITEMS, payload=payload)
 
-    def _check(self, call: messages.CheckEntries) -> messages.Page:
+    def _check(self, call: CheckEntries) -> Page:
         """Reads every record: an index that names an entry proves nothing about the log."""
         bad = [
             entry
             for entry in range(call.first, call.last + 1)
             if not self._readable(call.ledger, entry)
         ]
-        return messages.Page(
-            payload=b"".join(messages.RANGE_ITEM.pack(entry, entry) for entry in bad)
-        )
+        return Page(payload=b"".join(RANGE_ITEM.pack(entry, entry) for entry in bad))
 
     def _readable(self, ledger: int, entry: int) -> bool:
         try:
@@ -134,25 +153,25 @@ class ControlHandlers:
         except DiskError:
             return False
 
-    def _clear_limbo(self, call: messages.ClearLimbo) -> None:
+    def _clear_limbo(self, call: ClearLimbo) -> None:
         """The state record is synced after everything that was written before it, including the repaired entries."""
         self._groups.drain()
         record = self._bookie.ledgers.record(call.ledger)
         if record is not None and record.limbo:
             self._bookie.set_states({call.ledger: replaced(record, limbo=False)})
 
-    def _clear_dirty_marker(self, _call: messages.ClearDirtyMarker) -> None:
+    def _clear_dirty_marker(self, _call: ClearDirtyMarker) -> None:
         self._groups.drain()
         self._store.resolve_losses()
 
-    def _set_read_only_reasons(self, call: messages.SetReadOnlyReasons) -> None:
+    def _set_read_only_reasons(self, call: SetReadOnlyReasons) -> None:
         self._bookie.read_only.intend(call.reasons)
 
-    def _get_latency(self, _call: messages.GetLatency) -> messages.Latency:
+    def _get_latency(self, _call: GetLatency) -> Latency:
         adds, p99_us = self._stages.latest()
-        return messages.Latency(adds=adds, p99_us=p99_us)
+        return Latency(adds=adds, p99_us=p99_us)
 
-    def _get_stats(self, _call: messages.GetStats) -> messages.Stats:
+    def _get_stats(self, _call: GetStats) -> Stats:
         self._watch_space()  # a read-only bookie gets no writes, and must see freed space without one
         space = self._store.space()
         values = {
@@ -167,4 +186,4 @@ class ControlHandlers:
             "durable": list(self._store.durable),
             "operations": self._stages.operations(),
         }
-        return messages.Stats(values=values)
+        return Stats(values=values)

@@ -20,9 +20,42 @@ from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.ledgers import brought_back
 from bkbox.bookie.readonly import RESERVE_SPENT
 from bkbox.errors import BugError, DamagedError, DiskError, DiskFullError
-from bkbox.ipc import messages
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import PAGE_ITEMS, Message
+from bkbox.ipc.messages.disk import Probed, ProbeDisk
+from bkbox.ipc.messages.items import (
+    BYTES_ITEM,
+    DELETED_ITEM,
+    ENTRY_ITEM,
+    LEDGER_ID_ITEM,
+    PAGE_ITEMS,
+    REGION_ITEM,
+    SEGMENT_ITEM,
+)
+from bkbox.ipc.messages.message import Message, Page
+from bkbox.ipc.messages.space import (
+    Changed,
+    ChangeLedgers,
+    Compacted,
+    CompactSegment,
+    ExplainSegment,
+    GetSpace,
+    IndexScanned,
+    ListBytes,
+    ListDeleted,
+    ListSegments,
+    RecordComparison,
+    RecordCopies,
+    RecordScrub,
+    Removed,
+    RemoveSegment,
+    ScanIndex,
+    Scrubbed,
+    ScrubSegment,
+    Space,
+    SpendReserve,
+    StoreAll,
+    Stored,
+)
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.reserve import Reserve
 from bkbox.storage.entries.ledger_usage import LedgerBytes
@@ -134,22 +167,22 @@ class DiskMaintenance:
         def on(kind: type[_M], handler: Callable[[_M], Message | None]) -> None:
             handlers.on(kind, lambda call: self._with_reserve(handler, call))
 
-        on(messages.GetSpace, lambda _call: messages.Space(values=self.values()))
-        on(messages.ProbeDisk, self._probe)
-        on(messages.ExplainSegment, self._explain)
-        on(messages.ListDeleted, self._list_deleted)
-        on(messages.ListBytes, self._list_bytes)
-        on(messages.ChangeLedgers, self._change)
-        on(messages.ScanIndex, self._scan_index)
-        on(messages.ListSegments, self._list_segments)
-        on(messages.CompactSegment, self._compact)
-        on(messages.StoreAll, self._store_all)
-        on(messages.SpendReserve, lambda _call: messages.Stored(done=self._spend()))
-        on(messages.RemoveSegment, self._remove)
-        on(messages.ScrubSegment, self._verify)
-        on(messages.RecordScrub, self._note_scrub)
-        on(messages.RecordComparison, self._note_comparison)
-        on(messages.RecordCopies, self._note_copies)
+        on(GetSpace, lambda _call: Space(values=self.values()))
+        on(ProbeDisk, self._probe)
+        on(ExplainSegment, self._explain)
+        on(ListDeleted, self._list_deleted)
+        on(ListBytes, self._list_bytes)
+        on(ChangeLedgers, self._change)
+        on(ScanIndex, self._scan_index)
+        on(ListSegments, self._list_segments)
+        on(CompactSegment, self._compact)
+        on(StoreAll, self._store_all)
+        on(SpendReserve, lambda _call: Stored(done=self._spend()))
+        on(RemoveSegment, self._remove)
+        on(ScrubSegment, self._verify)
+        on(RecordScrub, self._note_scrub)
+        on(RecordComparison, self._note_comparison)
+        on(RecordCopies, self._note_copies)
 
     def _with_reserve(self, handler: Callable[[_M], Message | None], call: _M) -> Message | None:
         try:
@@ -159,7 +192,7 @@ class DiskMaintenance:
                 raise
             return handler(call)
 
-    def _probe(self, _call: messages.ProbeDisk) -> messages.Probed:
+    def _probe(self, _call: ProbeDisk) -> Probed:
         from bkbox.storage.disk.write_probe import probe  # rarely called
 
         path = self._disk
@@ -167,8 +200,8 @@ class DiskMaintenance:
             with self._open_folder() as path:
                 probe(self._files, path, os.urandom(_PROBE_BYTES))
         except DiskError as error:  # a full disk is no reason to spend the reserve
-            return messages.Probed(problem=str(error).replace(str(path), str(self._disk)))
-        return messages.Probed()
+            return Probed(problem=str(error).replace(str(path), str(self._disk)))
+        return Probed()
 
     def values(self) -> dict[str, object]:
         """The status values, for operators and for the jobs."""
@@ -210,33 +243,32 @@ class DiskMaintenance:
 
     # ---- bytes per ledger ----------------------------------------------------------------------------
 
-    def _list_bytes(self, call: messages.ListBytes) -> messages.Page:
+    def _list_bytes(self, call: ListBytes) -> Page:
         if call.after < 0 and not self._bytes.count():
-            return messages.Page(more=True)
+            return Page(more=True)
         here = (ledger for ledger, record in self._ledgers(call.after) if not record.deleted_ms)
         page = list(islice(here, _BYTES_ITEMS + 1))
         payload = b"".join(
-            messages.BYTES_ITEM.pack(ledger, self._bytes.of(ledger))
-            for ledger in page[:_BYTES_ITEMS]
+            BYTES_ITEM.pack(ledger, self._bytes.of(ledger)) for ledger in page[:_BYTES_ITEMS]
         )
-        return messages.Page(more=len(page) > _BYTES_ITEMS, payload=payload)
+        return Page(more=len(page) > _BYTES_ITEMS, payload=payload)
 
     # ---- deleted ledgers ----------------------------------------------------------------------------
 
-    def _list_deleted(self, call: messages.ListDeleted) -> messages.Page:
+    def _list_deleted(self, call: ListDeleted) -> Page:
         deleted = (
             (ledger, record.emptied, record.deleted_ms)
             for ledger, record in self._ledgers(call.after)
             if record.deleted_ms
         )
         page = list(islice(deleted, PAGE_ITEMS + 1))
-        payload = b"".join(messages.DELETED_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
-        return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
+        payload = b"".join(DELETED_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
+        return Page(more=len(page) > PAGE_ITEMS, payload=payload)
 
-    def _change(self, call: messages.ChangeLedgers) -> messages.Changed:
+    def _change(self, call: ChangeLedgers) -> Changed:
         self._groups.receive()
         self._groups.drain()
-        ledgers = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
+        ledgers = [ledger for (ledger,) in LEDGER_ID_ITEM.iter_unpack(call.payload)]
         states: dict[int, LedgerRecord] = {}
         for ledger in ledgers:
             record = self._bookie.ledgers.record(ledger)
@@ -250,7 +282,7 @@ class DiskMaintenance:
             self._bookie.empty(states)
         else:
             self._bookie.set_states(states)
-        return messages.Changed(ledgers=len(states))
+        return Changed(ledgers=len(states))
 
     # ---- segments -----------------------------------------------------------------------------------
 
@@ -268,15 +300,15 @@ class DiskMaintenance:
             found.append((segment, size, live))
         return found
 
-    def _list_segments(self, call: messages.ListSegments) -> messages.Page:
+    def _list_segments(self, call: ListSegments) -> Page:
         found = [each for each in self._sealed() if each[0] > call.after]
-        payload = b"".join(messages.SEGMENT_ITEM.pack(*each) for each in found[:PAGE_ITEMS])
-        return messages.Page(more=len(found) > PAGE_ITEMS, payload=payload)
+        payload = b"".join(SEGMENT_ITEM.pack(*each) for each in found[:PAGE_ITEMS])
+        return Page(more=len(found) > PAGE_ITEMS, payload=payload)
 
-    def _scan_index(self, call: messages.ScanIndex) -> messages.IndexScanned:
+    def _scan_index(self, call: ScanIndex) -> IndexScanned:
         if call.begin:
             bad: dict[int, list[tuple[int, int]]] = {}
-            for segment, start, end in messages.REGION_ITEM.iter_unpack(call.payload):
+            for segment, start, end in REGION_ITEM.iter_unpack(call.payload):
                 bad.setdefault(segment, []).append((start, end))
             self._index_scan = IndexScan(self._store, bad)
         scan = self._index_scan
@@ -285,10 +317,10 @@ class DiskMaintenance:
         found = scan.step()
         if scan.is_complete:
             self._last_scan, self._index_scan = scan, None
-        payload = b"".join(messages.ENTRY_ITEM.pack(*entry) for entry in found)
-        return messages.IndexScanned(done=scan.is_complete, payload=payload)
+        payload = b"".join(ENTRY_ITEM.pack(*entry) for entry in found)
+        return IndexScanned(done=scan.is_complete, payload=payload)
 
-    def _compact(self, call: messages.CompactSegment) -> messages.Compacted:
+    def _compact(self, call: CompactSegment) -> Compacted:
         if call.begin:
             if self._compaction is not None:
                 self._compaction.close()
@@ -300,7 +332,7 @@ class DiskMaintenance:
             raise DamagedError(f"segment {call.segment} is not being compacted: begin anew")
         if self._store.has_much_to_store:
             self._groups.go_on()
-            return messages.Compacted(done=False, wait=True)
+            return Compacted(done=False, wait=True)
         try:
             step = compaction.step()
         except DiskError:
@@ -313,14 +345,13 @@ class DiskMaintenance:
             self._kept_segments.pop(call.segment, None)
             self._bytes.leave(call.segment)
         self._groups.go_on()
-        return messages.Compacted(
+        return Compacted(
             done=done,
             read_bytes=step.read_bytes,
             entries=step.entries,
             bytes=step.bytes,
             payload=b"".join(
-                messages.REGION_ITEM.pack(call.segment, *region)
-                for region in compaction.bad[:_REGIONS_MAX]
+                REGION_ITEM.pack(call.segment, *region) for region in compaction.bad[:_REGIONS_MAX]
             )
             if done
             else b"",
@@ -335,31 +366,31 @@ class DiskMaintenance:
             self._kept_segments[segment] = str(error)
             raise
 
-    def _store_all(self, call: messages.StoreAll) -> messages.Stored:
+    def _store_all(self, call: StoreAll) -> Stored:
         if call.begin:
             self._to_store = self._store.log.position
         done = self._store.last_checkpoint.covers(self._to_store)
         if not done:
             self._store.hasten_checkpoint()
             self._groups.go_on()
-        return messages.Stored(done=done)
+        return Stored(done=done)
 
-    def _remove(self, call: messages.RemoveSegment) -> messages.Removed:
+    def _remove(self, call: RemoveSegment) -> Removed:
         compaction, scan = self._copied.get(call.segment), self._last_scan
         if compaction is None or scan is None:
-            return messages.Removed(why="it was not copied since this worker began")
+            return Removed(why="it was not copied since this worker began")
         size = self._store.log.size_of(call.segment)
         why = remove_segment(self._store, compaction, scan)
         del self._copied[call.segment]
         if why:
             self._kept_segments[call.segment] = why
-            return messages.Removed(why=why)
+            return Removed(why=why)
         self._kept_segments.pop(call.segment, None)
         self._note_bad(tuple(each for each in self._scrub.bad if each[0] != call.segment))
-        return messages.Removed(bytes=size)
+        return Removed(bytes=size)
 
-    def _explain(self, call: messages.ExplainSegment) -> messages.Space:
-        return messages.Space(values=self._explained(call.segment))
+    def _explain(self, call: ExplainSegment) -> Space:
+        return Space(values=self._explained(call.segment))
 
     def _explained(self, segment: int) -> dict[str, object]:
         store, scan = self._store, self._last_scan
@@ -403,11 +434,11 @@ class DiskMaintenance:
 
     # ---- scrub --------------------------------------------------------------------------------------
 
-    def _verify(self, call: messages.ScrubSegment) -> messages.Scrubbed:
+    def _verify(self, call: ScrubSegment) -> Scrubbed:
         if call.segment not in self._store.log.segments():
-            return messages.Scrubbed(offset=0, done=True, read_bytes=0, records=0, regions=0)
+            return Scrubbed(offset=0, done=True, read_bytes=0, records=0, regions=0)
         found = verify(self._store, call.segment, call.offset)
-        return messages.Scrubbed(
+        return Scrubbed(
             offset=found.offset,
             done=found.done,
             read_bytes=found.read_bytes,
@@ -415,13 +446,13 @@ class DiskMaintenance:
             regions=len(found.bad),
             payload=b"".join(
                 [
-                    *(messages.REGION_ITEM.pack(*region) for region in found.bad),
-                    *(messages.ENTRY_ITEM.pack(*entry) for entry in found.unnamed),
+                    *(REGION_ITEM.pack(*region) for region in found.bad),
+                    *(ENTRY_ITEM.pack(*entry) for entry in found.unnamed),
                 ]
             ),
         )
 
-    def _note_scrub(self, call: messages.RecordScrub) -> None:
+    def _note_scrub(self, call: RecordScrub) -> None:
         before = self._scrub
         others = [each for each in before.bad if each[0] != call.segment - 1]
         bad = sorted([*others, *((segment, start, end) for segment, start, end in call.bad)])
@@ -433,11 +464,11 @@ class DiskMaintenance:
         self._scrub = after
         self._note_bad(tuple(bad[:_BAD_MAX]))
 
-    def _note_comparison(self, call: messages.RecordComparison) -> None:
+    def _note_comparison(self, call: RecordComparison) -> None:
         self._scrub = replaced(self._scrub, ledger=call.ledger)
         write_scrub(self._files, self._disk, self._scrub)
 
-    def _note_copies(self, call: messages.RecordCopies) -> None:
+    def _note_copies(self, call: RecordCopies) -> None:
         self._scrub = replaced(
             self._scrub, copies_checked_ms=call.now_ms, copies_change=call.change
         )
@@ -448,7 +479,7 @@ class DiskMaintenance:
         write_scrub(self._files, self._disk, self._scrub)
 
 
-def _after(call: messages.ChangeLedgers, record: LedgerRecord) -> LedgerRecord | None:
+def _after(call: ChangeLedgers, record: LedgerRecord) -> LedgerRecord | None:
     """The new state of a ledger; None if the call does not apply to it any more."""
     match call.action:
         case "trash" if not record.deleted_ms:

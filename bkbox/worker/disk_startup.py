@@ -13,7 +13,7 @@ from pathlib import Path
 from bkbox.base.values import frozen_struct, replaced
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import IndexDamagedError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import OpenDisk
 from bkbox.storage.disk.disk import DiskStore, ReplayReport
 from bkbox.storage.disk.format_disk import OpenIndex, open_level_store
 from bkbox.storage.disk.rebuild import Progress, rebuild_index
@@ -39,7 +39,7 @@ class Opening:
     """The arguments for opening a disk. ``wall_ms``, ``ticks_us``: as for Bookie."""
 
     files: Files
-    order: messages.OpenDisk
+    order: OpenDisk
     wall_ms: Callable[[], int]
     ticks_us: Callable[[], int]
 
@@ -64,7 +64,7 @@ class Opening:
 
 def open_once(
     files: Files,
-    order: messages.OpenDisk,
+    order: OpenDisk,
     wall_ms: Callable[[], int],
     ticks_us: Callable[[], int],
     open_index: OpenIndex = open_level_store,

@@ -22,9 +22,23 @@ from struct import Struct
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import DamagedError, DiskError, DiskFullError, LedgerNotMovedError
-from bkbox.ipc import messages
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import EVERYTHING
+from bkbox.ipc.messages.migration import (
+    EVERYTHING,
+    Arrived,
+    CommitImport,
+    EndExport,
+    EntriesImported,
+    EntriesRead,
+    GetLedger,
+    ImportEntries,
+    LedgerInfo,
+    ListMigrations,
+    MigrationList,
+    ReadLedger,
+    SealExport,
+    StartImport,
+)
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.files import Files, unlink_durably
@@ -141,30 +155,30 @@ class LedgerMigrations:
 
     def register(self, handlers: Handlers) -> None:
         """Add the handlers, which raise BkboxError."""
-        handlers.on(messages.GetLedger, lambda call: self._state(call.ledger))
-        handlers.on(messages.StartImport, self._start_import)
-        handlers.on_fd(messages.ReadLedger, self._read_ledger)
-        handlers.on_fd(messages.ImportEntries, self._import_entries)
-        handlers.on(messages.SealExport, self._seal_export)
-        handlers.on(messages.CommitImport, self._finish_import)
-        handlers.on(messages.EndExport, self._end_export)
-        handlers.on(messages.ListMigrations, self._list)
+        handlers.on(GetLedger, lambda call: self._state(call.ledger))
+        handlers.on(StartImport, self._start_import)
+        handlers.on_fd(ReadLedger, self._read_ledger)
+        handlers.on_fd(ImportEntries, self._import_entries)
+        handlers.on(SealExport, self._seal_export)
+        handlers.on(CommitImport, self._finish_import)
+        handlers.on(EndExport, self._end_export)
+        handlers.on(ListMigrations, self._list)
 
-    def _list(self, _call: messages.ListMigrations) -> messages.MigrationList:
+    def _list(self, _call: ListMigrations) -> MigrationList:
         leaving = {str(ledger): disk for ledger, disk in self._leaving.items()}
-        return messages.MigrationList(arriving=sorted(self._arriving), leaving=leaving)
+        return MigrationList(arriving=sorted(self._arriving), leaving=leaving)
 
-    def _state(self, ledger: int) -> messages.LedgerInfo:
+    def _state(self, ledger: int) -> LedgerInfo:
         record = self._bookie.ledgers.record(ledger)
         if record is None or self._is_elsewhere(ledger):
-            return messages.LedgerInfo(known=False)
+            return LedgerInfo(known=False)
         packet = self._store.explicit_lac(ledger) or b""
         state = encode_state(record).hex()
-        return messages.LedgerInfo(known=True, limbo=record.limbo, state=state, payload=packet)
+        return LedgerInfo(known=True, limbo=record.limbo, state=state, payload=packet)
 
     # ---- the source ---------------------------------------------------------------------------------
 
-    def _read_ledger(self, call: messages.ReadLedger, fd: int) -> messages.EntriesRead:
+    def _read_ledger(self, call: ReadLedger, fd: int) -> EntriesRead:
         if call.since == EVERYTHING:
             self._began = []
         if call.since is not None and (call.since == EVERYTHING or call.since in self._began):
@@ -191,11 +205,9 @@ class LedgerMigrations:
                 break
         _write_all(fd, b"".join(parts))
         began = self._pass.began
-        return messages.EntriesRead(
-            entries=len(parts) // 2, size=size, more=more, bad=bad, began=began
-        )
+        return EntriesRead(entries=len(parts) // 2, size=size, more=more, bad=bad, began=began)
 
-    def _seal_export(self, call: messages.SealExport) -> messages.LedgerInfo:
+    def _seal_export(self, call: SealExport) -> LedgerInfo:
         self._groups.receive()  # what the front-end had sent before it paused the ledger
         self._groups.drain()
         found = self._state(call.ledger)
@@ -205,7 +217,7 @@ class LedgerMigrations:
             self._write(self._arriving, {**self._leaving, call.ledger: call.target})
         return found
 
-    def _end_export(self, call: messages.EndExport) -> None:
+    def _end_export(self, call: EndExport) -> None:
         if call.ledger not in self._leaving:
             return
         if not call.migrated:
@@ -223,7 +235,7 @@ class LedgerMigrations:
 
     # ---- the target ---------------------------------------------------------------------------------
 
-    def _start_import(self, call: messages.StartImport) -> None:
+    def _start_import(self, call: StartImport) -> None:
         ledger = call.ledger
         self._groups.drain()
         if ledger in self._arriving:
@@ -243,37 +255,37 @@ class LedgerMigrations:
             self._store.write([lac_record(packet)])
         self._bookie.set_states({ledger: decode_state(bytes.fromhex(state))})
 
-    def _import_entries(self, call: messages.ImportEntries, fd: int) -> messages.EntriesImported:
+    def _import_entries(self, call: ImportEntries, fd: int) -> EntriesImported:
         self._require_importing(call.ledger)
         if self._bookie.read_only:
             reasons = ", ".join(sorted(self._bookie.read_only.reasons))
             raise LedgerNotMovedError(f"the disk that it would come to takes no more: {reasons}")
         if self._store.is_backpressured:
-            return messages.EntriesImported(crowded=True)
+            return EntriesImported(crowded=True)
         self._store.append(list(_entries(os.pread(fd, call.size, 0))))
         self._store.index_appended()
         self._groups.sync_in_background()
-        return messages.EntriesImported(crowded=False)
+        return EntriesImported(crowded=False)
 
-    def _finish_import(self, call: messages.CommitImport) -> messages.Arrived:
+    def _finish_import(self, call: CommitImport) -> Arrived:
         return self._commit(call) if call.commit else self._drop_arrival(call.ledger)
 
-    def _commit(self, call: messages.CommitImport) -> messages.Arrived:
+    def _commit(self, call: CommitImport) -> Arrived:
         self._require_importing(call.ledger)
         self._groups.drain()
         self._put_state(call.ledger, call.state, call.payload)
         self._write(self._arriving - {call.ledger}, self._leaving)
         self._importing.discard(call.ledger)
-        return messages.Arrived(assigned=True)
+        return Arrived(assigned=True)
 
-    def _drop_arrival(self, ledger: int) -> messages.Arrived:
+    def _drop_arrival(self, ledger: int) -> Arrived:
         if ledger not in self._arriving:
-            return messages.Arrived(assigned=self._bookie.ledgers.record(ledger) is not None)
+            return Arrived(assigned=self._bookie.ledgers.record(ledger) is not None)
         self._importing.discard(ledger)
         self._groups.drain()
         self._bookie.forget(ledger)
         self._write(self._arriving - {ledger}, self._leaving)
-        return messages.Arrived(assigned=False)
+        return Arrived(assigned=False)
 
     def _require_importing(self, ledger: int) -> None:
         if ledger not in self._importing:

@@ -20,10 +20,19 @@ from pathlib import Path
 
 from bkbox.base import logs
 from bkbox.errors import DiskError, DiskFailedError
-from bkbox.ipc import link, messages
+from bkbox.ipc import link
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.disk import (
+    AttachFrontend,
+    AttachRepair,
+    DiskFailed,
+    FrontendDetached,
+    IndexProgress,
+    OpenDisk,
+)
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import Settings, Stop, Stopped
 from bkbox.native.spin_poll import SpinPoll
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.folder import Folder, GuardedFiles
@@ -61,11 +70,11 @@ class Worker:
         self._readers: dict[int, Callable[[], None]] = {}
         self._watch(self._control.fileno(), lambda: self._serve(self._control))
         self._handlers = Handlers()
-        self._handlers.on_fd(messages.OpenDisk, self._open)
-        self._handlers.on_fd(messages.AttachFrontend, self._attach_front)
-        self._handlers.on_fd(messages.AttachRepair, self._attach_repair)
-        self._handlers.on(messages.Settings, self._apply_settings)
-        self._handlers.on(messages.Stop, self._stop)
+        self._handlers.on_fd(OpenDisk, self._open)
+        self._handlers.on_fd(AttachFrontend, self._attach_front)
+        self._handlers.on_fd(AttachRepair, self._attach_repair)
+        self._handlers.on(Settings, self._apply_settings)
+        self._handlers.on(Stop, self._stop)
         self._store: DiskStore | None = None
         """Open before ``_disk``, and closed in order even if that cannot be made."""
         self._disk: DiskService | None = None
@@ -131,7 +140,7 @@ class Worker:
         if reply is not None:
             channel.send(reply)
 
-    def _attach_repair(self, _order: messages.AttachRepair, fd: int) -> None:
+    def _attach_repair(self, _order: AttachRepair, fd: int) -> None:
         channel = Channel(socket.socket(fileno=os.dup(fd)))
         self._watch(channel.fileno(), lambda: self._serve_repair(channel))
 
@@ -144,7 +153,7 @@ class Worker:
 
     # ---- the disk -----------------------------------------------------------------------------------
 
-    def _open(self, order: messages.OpenDisk, fd: int) -> Message:
+    def _open(self, order: OpenDisk, fd: int) -> Message:
         self._lock = os.dup(fd)
         files, path = GuardedFiles(), Path(order.path)
         folder = files.guard(path)
@@ -176,7 +185,7 @@ class Worker:
         return opened(found.store, found.report, found.rebuilt)
 
     def _report_rebuild(self, done: int, total: int) -> None:
-        self._control.send(messages.IndexProgress(done_bytes=done, total_bytes=total))
+        self._control.send(IndexProgress(done_bytes=done, total_bytes=total))
 
     def _leave_index(self) -> None:
         """A part of the index cannot be read: the next start of this worker rebuilds it."""
@@ -187,7 +196,7 @@ class Worker:
             store.set_index_aside()
         self._running = False
 
-    def _apply_settings(self, order: messages.Settings) -> None:
+    def _apply_settings(self, order: Settings) -> None:
         settings = order.values
         logs.set_level(settings["log_level"])
         self._usage_max = settings["disk_usage_max"]
@@ -196,7 +205,7 @@ class Worker:
         if self._disk is not None:
             self._disk.stages.slow_us = settings["slow_operation_ms"] * 1000
 
-    def _stop(self, _order: messages.Stop) -> messages.Stopped:
+    def _stop(self, _order: Stop) -> Stopped:
         self._running = False
         return stopped(self._store, None if self._disk is None else self._disk.groups)
 
@@ -204,7 +213,7 @@ class Worker:
         """The disk's path now leads to another folder: writes by that path would not reach the disk."""
         if self._running:
             log.error("this worker ends: %s", error)
-            self._control.send(messages.DiskFailed(reason=str(error)))
+            self._control.send(DiskFailed(reason=str(error)))
         self._running = False
 
     def _refresh_space(self) -> None:
@@ -234,11 +243,11 @@ class Worker:
         reason = self._disk.store.failed_reason
         if reason is not None and not self._reported_failure:
             self._reported_failure = True
-            self._control.send(messages.DiskFailed(reason=reason))
+            self._control.send(DiskFailed(reason=reason))
 
     # ---- the front-end ------------------------------------------------------------------------------
 
-    def _attach_front(self, order: messages.AttachFrontend, fd: int) -> None:
+    def _attach_front(self, order: AttachFrontend, fd: int) -> None:
         disk = self._disk
         assert disk is not None
         before = self._fronts.get(order.frontend)
@@ -314,7 +323,7 @@ class Worker:
         if front.is_stuck:
             number = self._number_of(front)
             log.error("front-end %d takes no responses: its link is closed", number + 1)
-            self._control.send(messages.FrontendDetached(frontend=number))
+            self._control.send(FrontendDetached(frontend=number))
         self._detach_front(front)
 
     def _wait_s(self) -> float | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DamagedError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import OpenDisk
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index.ordered_store import LevelStore
 from bkbox.worker.disk_startup import Opening
@@ -171,7 +171,7 @@ def test_every_file_of_the_index_removed_or_cut(make_bookie: MakeBookie, tmp_pat
 
 
 def assert_all_there(disk: Path, is_clean: bool, what: str) -> None:
-    order = messages.OpenDisk(
+    order = OpenDisk(
         path=str(disk),
         journal="",
         ack_after="sync",

@@ -17,8 +17,11 @@ from typing import Any, TypeVar
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.frontend.server import Frontend
-from bkbox.ipc import channel, link, messages
+from bkbox.ipc import channel, link
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.frontend import AttachDisk, Listening, OpenFrontend, SetAccessPolicy
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import GetStats, Stats, Stop
 from bkbox.worker.frontend_link import FrontLink
 from tests.bookie.bench import answer_group, bookie_of, new_disk, open_store
 from tests.harness.raw3 import RawClient3
@@ -42,7 +45,7 @@ class InProcessDisk:
     async def attach(self, control: AsyncChannel, name: str, *, listed: bool = True) -> None:
         front, back = link.pair()
         with front:
-            control.send(messages.AttachDisk(disk=name), [front.fileno()])
+            control.send(AttachDisk(disk=name), [front.fileno()])
         self.link = await asyncio.to_thread(FrontLink, back)
         if listed:
             self.announce()
@@ -103,21 +106,21 @@ class InProcessBookie:
             client.close()
 
     async def stats(self) -> dict[str, object]:
-        found = await self.control.call(messages.GetStats())
-        assert isinstance(found, messages.Stats)
+        found = await self.control.call(GetStats())
+        assert isinstance(found, Stats)
         return found.values
 
 
 @asynccontextmanager
 async def serving(
-    folder: Path, disks: int = 1, admit: messages.SetAccessPolicy | None = None, **bounds: Any
+    folder: Path, disks: int = 1, admit: SetAccessPolicy | None = None, **bounds: Any
 ) -> AsyncIterator[InProcessBookie]:
-    """A bookie that listens, with all its disks attached and listed. ``bounds``: of messages.OpenFrontend."""
+    """A bookie that listens, with all its disks attached and listed. ``bounds``: of OpenFrontend."""
     ours, theirs = channel.pair()
     listening = asyncio.Event()
 
-    def says(message: messages.Message, _fds: list[int]) -> None:
-        if isinstance(message, messages.Listening):
+    def says(message: Message, _fds: list[int]) -> None:
+        if isinstance(message, Listening):
             listening.set()
 
     frontend = threading.Thread(target=Frontend(theirs).run, name="frontend")
@@ -128,7 +131,7 @@ async def serving(
     with socket.socket() as port:
         port.bind(("127.0.0.1", 0))
         number = int(port.getsockname()[1])
-        order = messages.OpenFrontend(
+        order = OpenFrontend(
             frame_bytes_max=FRAME_BYTES_MAX,
             connection_inflight_bytes_max=INFLIGHT_BYTES_MAX,
             disks=names,
@@ -147,7 +150,7 @@ async def serving(
         yield bookie
     finally:
         bookie.close_clients()
-        await control.call(messages.Stop())
+        await control.call(Stop())
         await asyncio.to_thread(frontend.join)
         control.close()
         for disk in made:

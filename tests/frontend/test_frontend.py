@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from bkbox.ipc import link, messages
+from bkbox.ipc import link
+from bkbox.ipc.messages.frontend import AttachDisk, DiskUnavailable, NewLedgers
 from bkbox.wire.frames import frame
 from bkbox.worker.response_sender import RequestGroup
 from tests.bookie.bench import carry_out
@@ -64,7 +65,7 @@ def test_without_new_ledgers_only_what_recovers_creates_one(tmp_path: Path) -> N
     async def story(bookie: InProcessBookie) -> None:
         client, old = await bookie.client(), await bookie.client()
         assert await aside(client.add3, 1, 0) == EOK
-        bookie.control.send(messages.NewLedgers(allowed=False))
+        bookie.control.send(NewLedgers(allowed=False))
         await bookie.stats()  # so it was taken
         assert await aside(client.add3, 2, 0) == EREADONLY
         assert await aside(client.write_lac, 2, 0) == EREADONLY
@@ -75,7 +76,7 @@ def test_without_new_ledgers_only_what_recovers_creates_one(tmp_path: Path) -> N
         assert (await aside(client.fence3, 4)).status == ENOENTRY
         assert await aside(old.add, 5, 0, b"x", raw.RECOVERY) == raw.EOK
         assert (await aside(old.fence, 6)).code == raw.ENOENTRY
-        bookie.control.send(messages.NewLedgers(allowed=True))
+        bookie.control.send(NewLedgers(allowed=True))
         await bookie.stats()
         assert await aside(client.add3, 2, 0) == EOK
 
@@ -86,7 +87,7 @@ def test_nothing_is_said_about_a_ledger_while_a_disk_is_not_listed(tmp_path: Pat
     async def story(bookie: InProcessBookie) -> None:
         client = await bookie.client()
         assert await aside(client.add3, 1, 0) == EOK
-        await bookie.control.call(messages.DiskUnavailable(disk="disk 1"))
+        await bookie.control.call(DiskUnavailable(disk="disk 1"))
         for _ in range(2):
             assert (await aside(client.read3, 9)).status == EIO
             assert (await aside(client.fence3, 9)).status == EIO
@@ -94,7 +95,7 @@ def test_nothing_is_said_about_a_ledger_while_a_disk_is_not_listed(tmp_path: Pat
             assert (await aside(client.read_lac, 9))[0] == EIO
             assert (await aside(client.list_entries, 9))[0] == EIO
             assert await aside(client.force, 9) == EIO
-            bookie.control.send(messages.NewLedgers(allowed=False))  # which changes nothing of it
+            bookie.control.send(NewLedgers(allowed=False))  # which changes nothing of it
         assert await aside(client.add3, 1, 1) == EOK
 
     run(tmp_path, story, disks=2)
@@ -121,7 +122,7 @@ def test_a_worker_that_is_dead_before_it_is_attached(tmp_path: Path) -> None:
         front, back = link.pair()
         back.close()
         with front:
-            bookie.control.send(messages.AttachDisk(disk="disk 0"), [front.fileno()])
+            bookie.control.send(AttachDisk(disk="disk 0"), [front.fileno()])
         assert await aside(client.add3, 1, 1) == EIO
         await bookie.disks[0].attach(bookie.control, "disk 0")
         for _ in range(250):  # until it is listed, too

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.ipc import messages
+from bkbox.ipc.messages.frontend import DiskJoins, DiskLeaves, NewLedgers
+from bkbox.ipc.messages.migration import PauseLedger, PlaceLedger
 from bkbox.storage.log.records import LedgerRecord, entry_record
 from tests.frontend.inprocess import InProcessBookie, InProcessDisk
 from tests.frontend.test_frontend import aside, run
@@ -41,11 +42,11 @@ def carry_over(bookie: InProcessBookie, ledger: int, source: int, target: int) -
 
 
 async def hold(bookie: InProcessBookie, ledger: int) -> None:
-    await bookie.control.call(messages.PauseLedger(ledger=ledger))
+    await bookie.control.call(PauseLedger(ledger=ledger))
 
 
 async def place(bookie: InProcessBookie, ledger: int, disk: int) -> None:
-    await bookie.control.call(messages.PlaceLedger(ledger=ledger, disk=f"disk {disk}"))
+    await bookie.control.call(PlaceLedger(ledger=ledger, disk=f"disk {disk}"))
 
 
 def test_requests_wait_for_a_held_ledger_and_find_it_elsewhere(tmp_path: Path) -> None:
@@ -150,16 +151,14 @@ def test_a_disk_joins_gets_new_ledgers_and_leaves(tmp_path: Path) -> None:
         client = await bookie.client()
         joined = InProcessDisk(tmp_path / "joined")
         bookie.disks.append(joined)
-        join = messages.DiskJoins(disk="disk 1", path=str(joined.path))
+        join = DiskJoins(disk="disk 1", path=str(joined.path))
         await bookie.control.call(join)
         await bookie.control.call(join)
         assert (await aside(client.read3, 99)).status == ENOLEDGER, "it holds nothing: no wait"
         assert await aside(client.add3, 1, 0) == EOK
         await joined.attach(bookie.control, "disk 1")
         await asyncio.sleep(0.1)
-        news = messages.NewLedgers(
-            allowed=True, free={"disk 0": 1, "disk 1": 1_000}, closed=["disk 0"]
-        )
+        news = NewLedgers(allowed=True, free={"disk 0": 1, "disk 1": 1_000}, closed=["disk 0"])
         await bookie.control.call(news)
         for ledger in range(2, 6):
             assert await aside(client.add3, ledger, 0) == EOK
@@ -169,8 +168,8 @@ def test_a_disk_joins_gets_new_ledgers_and_leaves(tmp_path: Path) -> None:
             await hold(bookie, ledger)
             carry_over(bookie, ledger, 1, 0)
             await place(bookie, ledger, 0)
-        await bookie.control.call(messages.NewLedgers(allowed=True))
-        await bookie.control.call(messages.DiskLeaves(disk="disk 1"))
+        await bookie.control.call(NewLedgers(allowed=True))
+        await bookie.control.call(DiskLeaves(disk="disk 1"))
         for ledger in range(1, 6):
             assert (await aside(client.read3, ledger)).status == EOK
             assert (await aside(client.read3, ledger, 5)).status == ENOENTRY
@@ -187,9 +186,7 @@ def test_a_disk_stands_in_for_another(tmp_path: Path) -> None:
         bookie.disks[0].detach()
         new = InProcessDisk(tmp_path / "new")
         bookie.disks.append(new)
-        await bookie.control.call(
-            messages.DiskJoins(disk="new", path=str(new.path), replaces="disk 0")
-        )
+        await bookie.control.call(DiskJoins(disk="new", path=str(new.path), replaces="disk 0"))
         assert (await aside(client.read3, ledger)).status == EIO
         assert (await aside(client.read3, 99)).status == EIO, "it may have been on the old one"
         key = raw.master_key()

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from bkbox.ipc import messages
+from bkbox.ipc.messages.items import LEDGER_ID_ITEM
+from bkbox.ipc.messages.repair import OverQuota
 from tests.frontend.inprocess import InProcessBookie, serving
 from tests.harness import raw
 from tests.harness.raw3 import ENOENTRY, EOK, ETOOMANY
@@ -23,8 +24,8 @@ async def aside(call: Callable[..., T], *arguments: object, **options: object) -
 
 async def say(bookie: InProcessBookie, *pages: list[int]) -> None:
     for number, page in enumerate(pages, start=1):
-        payload = b"".join(map(messages.LEDGER_ID_ITEM.pack, page))
-        bookie.control.send(messages.OverQuota(more=number < len(pages), payload=payload))
+        payload = b"".join(map(LEDGER_ID_ITEM.pack, page))
+        bookie.control.send(OverQuota(more=number < len(pages), payload=payload))
     await bookie.stats()  # so it was taken
 
 
@@ -73,7 +74,7 @@ def test_what_was_said_holds_until_the_last_page_is_there(tmp_path: Path) -> Non
             for ledger in (1, 2, 3):
                 assert await aside(client.add, ledger, 0, b"x") == raw.EOK
             await say(bookie, [1])
-            bookie.control.send(messages.OverQuota(more=True, payload=bytes([2, *[0] * 7])))
+            bookie.control.send(OverQuota(more=True, payload=bytes([2, *[0] * 7])))
             await bookie.stats()
             assert await aside(client.add, 1, 1, b"x") == raw.ETOOMANY
             assert await aside(client.add, 2, 1, b"x") == raw.EOK

@@ -10,10 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from bkbox.errors import BugError, ConnectionLostError, DiskFullError
-from bkbox.ipc import channel, messages
+from bkbox.ipc import channel
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.channel import Channel
-from bkbox.ipc.messages import Done, GetStats, ListLedgers, Message, Page, Stats
+from bkbox.ipc.messages.disk import ListLedgers, MarkLedgers
+from bkbox.ipc.messages.message import Done, Message, Page, decode, encode
+from bkbox.ipc.messages.migration import DiskSpaceReply, FindDisk
+from bkbox.ipc.messages.process import GetStats, Stats
 
 
 def with_server(
@@ -44,17 +47,17 @@ def with_server(
         ListLedgers(after=5, limbo_only=True, call=3),
         Page(more=True, payload=bytes(range(256)), call=1),
         Stats(values={"a": [1, "x"], "b": {}}),
-        messages.MarkLedgers(payload=b"\0" * 61_440),
+        MarkLedgers(payload=b"\0" * 61_440),
     ],
 )
 def test_messages_survive_the_way(message: Message) -> None:
-    assert messages.decode(messages.encode(message)) == message
+    assert decode(encode(message)) == message
 
 
 def test_a_message_that_is_not_known_is_a_defect() -> None:
     header = b'{"type":"Nonsense","call":0}'
     with pytest.raises(BugError, match="Nonsense"):
-        messages.decode(len(header).to_bytes(4, "little") + header)
+        decode(len(header).to_bytes(4, "little") + header)
 
 
 def test_calls_are_matched_to_their_replies_in_any_order() -> None:
@@ -169,19 +172,19 @@ def test_calls_of_both_sides_may_have_one_number() -> None:
             for at, sock in enumerate((one, two))
         ]
         calls = [
-            asyncio.ensure_future(ends[0].call(messages.FindDisk(disk="a"))),
+            asyncio.ensure_future(ends[0].call(FindDisk(disk="a"))),
             asyncio.ensure_future(ends[1].call(GetStats())),
         ]
         while len(asked) < 2:
             await asyncio.sleep(0)
         assert [type(message) for _, message in sorted(asked, key=lambda each: each[0])] == [
             GetStats,
-            messages.FindDisk,
+            FindDisk,
         ]
         assert {message.call for _, message in asked} == {1}
-        ends[1].send(messages.DiskSpaceReply(disk="b", call=1))
+        ends[1].send(DiskSpaceReply(disk="b", call=1))
         ends[0].send(Stats(values={"x": 1}, call=1))
-        assert await calls[0] == messages.DiskSpaceReply(disk="b", call=1)
+        assert await calls[0] == DiskSpaceReply(disk="b", call=1)
         assert await calls[1] == Stats(values={"x": 1}, call=1)
         for end in ends:
             end.close()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import random
+import subprocess
+import sys
 from collections.abc import Set
 from pathlib import Path
 from unittest.mock import Mock
@@ -15,7 +19,11 @@ from bkbox.frontend.server import Frontend
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, pair
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.disk import AttachFrontend, AttachRepair, ListLedgers
+from bkbox.ipc.messages.frontend import AttachDisk
+from bkbox.ipc.messages.message import Done, Message, Refused
+from bkbox.ipc.messages.process import Settings, Stop
+from bkbox.ipc.messages.repair import OpenRepair
 from bkbox.repair.process import RepairProcess
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import RealFiles
@@ -24,8 +32,10 @@ from proof.sim.world.worker import Worker as SimWorker
 from tests.storage.bench import IDENTITY
 from tests.worker.test_loop import order_for
 
+for module in pkgutil.iter_modules(messages.__path__, f"{messages.__name__}."):
+    importlib.import_module(module.name)
 ALL = Message.__subclasses__()
-NOT_SIMULATED = {messages.AttachFrontend, messages.AttachRepair, messages.Settings}
+NOT_SIMULATED = {AttachFrontend, AttachRepair, Settings}
 """The simulator links its processes by objects, and no configuration changes in it."""
 
 
@@ -44,6 +54,23 @@ def test_recipients_are_processes() -> None:
     assert set().union(*(kind.recipients for kind in ALL)) == known
 
 
+ROLES = {
+    "supervisor": "bkbox.supervisor.supervisor",
+    "worker": "bkbox.worker.loop",
+    "frontend": "bkbox.frontend.server",
+    "repair": "bkbox.repair.process",
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_process_has_loaded_every_message_that_it_gets(role: str) -> None:
+    loaded = f"import {ROLES[role]}; from bkbox.ipc.messages import message; print(*message._KINDS)"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert {kind.__name__ for kind in sent_to(role)} - set(done.stdout.split()) == set()
+
+
 def test_a_worker_handles_every_message_that_it_gets(tmp_path: Path) -> None:
     format_disk(RealFiles(), tmp_path / "disk", IDENTITY)
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
@@ -51,7 +78,7 @@ def test_a_worker_handles_every_message_that_it_gets(tmp_path: Path) -> None:
     with ours, theirs:
         worker = Worker(theirs)
         handlers: Handlers = vars(worker)["_handlers"]
-        assert messages.ListLedgers not in types_of(worker), "no disk, no calls to it"
+        assert ListLedgers not in types_of(worker), "no disk, no calls to it"
         handlers.handle(order_for(tmp_path / "disk"), [lock])
         assert types_of(worker) == sent_to("worker")
 
@@ -60,7 +87,7 @@ def test_a_worker_handles_every_message_that_it_gets(tmp_path: Path) -> None:
         process = Mock(scheduler=Mock(rng=random.Random(0)))
         simulated = SimWorker(process, "a:1", *[Mock()] * 3, (1.0, 1.0), 1.0, Mock())
         assert types_of(simulated) | of_a_disk.types == sent_to("worker") - NOT_SIMULATED
-        handlers.handle(messages.Stop())
+        handlers.handle(Stop())
 
 
 def test_a_front_end_handles_every_message_that_it_gets() -> None:
@@ -68,41 +95,41 @@ def test_a_front_end_handles_every_message_that_it_gets() -> None:
     with ours, theirs:
         frontend = Frontend(theirs)
         assert types_of(frontend) == sent_to("frontend")
-        Channel(ours).send(messages.Stop())
+        Channel(ours).send(Stop())
         frontend.run()
 
 
 def test_a_repair_worker_handles_every_message_that_it_gets() -> None:
     process = RepairProcess([])
     process._register(Mock(), Mock(), Mock())
-    first = {messages.OpenRepair}
+    first = {OpenRepair}
     assert types_of(process) | first == sent_to("repair")
 
 
 def test_a_message_without_a_handler_is_a_bug() -> None:
     with pytest.raises(BugError, match="ListLedgers"):
-        Handlers().handle(messages.ListLedgers())
-    reply = Handlers().handle(messages.ListLedgers(call=7))
-    assert isinstance(reply, messages.Refused)
+        Handlers().handle(ListLedgers())
+    reply = Handlers().handle(ListLedgers(call=7))
+    assert isinstance(reply, Refused)
     assert (reply.call, reply.error) == (7, "BugError")
 
 
 def test_a_call_has_a_reply_and_another_message_has_none() -> None:
     handlers = Handlers()
-    handlers.on(messages.Stop, lambda _order: None)
-    assert handlers.handle(messages.Stop()) is None
-    assert handlers.handle(messages.Stop(call=3)) == messages.Done(call=3)
+    handlers.on(Stop, lambda _order: None)
+    assert handlers.handle(Stop()) is None
+    assert handlers.handle(Stop(call=3)) == Done(call=3)
 
 
 def test_descriptors_are_closed_whatever_happens() -> None:
-    def take(_order: messages.AttachDisk, fd: int) -> None:
+    def take(_order: AttachDisk, fd: int) -> None:
         taken.append(os.dup(fd))
 
     taken: list[int] = []
     handlers = Handlers()
-    handlers.on_fd(messages.AttachDisk, take)
-    handlers.on(messages.Stop, lambda _order: None)
-    for message in (messages.AttachDisk(disk=""), messages.Stop(), messages.ListLedgers(call=1)):
+    handlers.on_fd(AttachDisk, take)
+    handlers.on(Stop, lambda _order: None)
+    for message in (AttachDisk(disk=""), Stop(), ListLedgers(call=1)):
         reader, writer = os.pipe()
         handlers.handle(message, [writer])
         for fd in taken:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from bkbox.ipc import messages
+from bkbox.ipc.messages.repair import OpenRepair
 
 _USUAL = {
     "bookie": "b:1",
@@ -23,6 +23,6 @@ _USUAL = {
 }
 
 
-def open_repair(**other: object) -> messages.OpenRepair:
+def open_repair(**other: object) -> OpenRepair:
     """Of a bookie without bounds, but for what is given."""
-    return messages.OpenRepair(**cast(Any, _USUAL | other))
+    return OpenRepair(**cast(Any, _USUAL | other))

@@ -11,8 +11,18 @@ from typing import Any
 import pytest
 
 from bkbox.errors import DiskChangeError, JobCancelledError
-from bkbox.ipc import messages
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.disk import ListLedgers
+from bkbox.ipc.messages.items import LEDGER_ITEM, LIMBO
+from bkbox.ipc.messages.message import Done, Message, Page
+from bkbox.ipc.messages.migration import (
+    DiskSpaceReply,
+    FindDisk,
+    GetLedger,
+    LedgerInfo,
+    MoveLedger,
+    StartImport,
+)
+from bkbox.ipc.messages.repair import Draining
 from bkbox.repair.context import Environment
 from bkbox.repair.drain import drain
 from bkbox.supervisor.children.child_group import ChildGroup
@@ -35,11 +45,11 @@ class Channel:
     async def call(
         self, message: Message, fds: Sequence[int] = (), timeout_s: float | None = None
     ) -> Message:
-        if isinstance(message, messages.ListLedgers):
+        if isinstance(message, ListLedgers):
             found = self.side.moves.assigned_ledgers(message.after)
-            items = [(ledger, messages.LIMBO * state.limbo) for ledger, state in found]
-            payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in items)
-            return messages.Page(payload=payload)
+            items = [(ledger, LIMBO * state.limbo) for ledger, state in found]
+            payload = b"".join(LEDGER_ITEM.pack(*item) for item in items)
+            return Page(payload=payload)
         return await self.side.call(message, timeout_s, tuple(fds))
 
 
@@ -59,22 +69,20 @@ class Bookie:
     async def call(self, message: Message) -> Message:
         self.asked += 1
         match message:
-            case messages.Draining():
+            case Draining():
                 self.draining.append(message.wanted)
-                return messages.Done()
-            case messages.FindDisk():
+                return Done()
+            case FindDisk():
                 why = "" if self.room else "full"
-                return messages.DiskSpaceReply(
-                    disk=self.sides[1].uuid if self.room else "", why=why
-                )
-            case messages.MoveLedger():
+                return DiskSpaceReply(disk=self.sides[1].uuid if self.room else "", why=why)
+            case MoveLedger():
                 source, target = self.sides
                 return await self.moving.move(message.ledger, source, target, message.since)
             case _:
                 raise AssertionError(message)
 
     def environment(self) -> Environment:
-        order: Any = messages.Done()
+        order: Any = Done()
         order.retry_initial_s = order.retry_max_s = 0.01
         nothing: Any = None
         disks: Any = {side.uuid: Channel(side) for side in self.sides}
@@ -198,9 +206,9 @@ def test_a_drain_cancelled_at_any_turn_leaves_nothing_half_done(tmp_path: Path, 
 def test_copies_of_an_earlier_run_are_dropped(bookie: Bookie) -> None:
     async def story() -> None:
         source, target = bookie.sides
-        known = await source.call(messages.GetLedger(ledger=2))
-        assert isinstance(known, messages.LedgerInfo)
-        await target.call(messages.StartImport(ledger=2, state=known.state))
+        known = await source.call(GetLedger(ledger=2))
+        assert isinstance(known, LedgerInfo)
+        await target.call(StartImport(ledger=2, state=known.state))
         await bookie.drain(FreeWork())
         assert bookie.homes() == [set(), set(LEDGERS)]
 

@@ -11,7 +11,9 @@ import pytest
 
 from bkbox.base.ids import BookieId
 from bkbox.errors import DiskFullError, JobCancelledError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import Latency
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.repair import ControlJob, StartJob
 from bkbox.jobs.context import JobContext
 from bkbox.jobs.job import JobAction, JobKind
 from bkbox.repair.context import Environment
@@ -47,10 +49,10 @@ class Bench:
         self.last[values["id"]] = values
 
     def start(self, number: int, kind: JobKind = JobKind.SCRUB, **arguments: str) -> None:
-        self.scheduler.start(messages.StartJob(id=number, kind=kind, arguments=arguments))
+        self.scheduler.start(StartJob(id=number, kind=kind, arguments=arguments))
 
     def control(self, number: int, action: JobAction, bytes_per_second: int = 0) -> None:
-        order = messages.ControlJob(id=number, action=action, bytes_per_second=bytes_per_second)
+        order = ControlJob(id=number, action=action, bytes_per_second=bytes_per_second)
         self.scheduler.control(order)
 
     async def state(self, number: int, state: str, timeout_s: float = 20.0) -> dict[str, Any]:
@@ -259,8 +261,8 @@ def test_jobs_give_way_when_adds_take_longer() -> None:
         closed = False
         p99_us = 5_000
 
-        async def call(self, _message: object, timeout_s: float | None = None) -> messages.Message:
-            return messages.Latency(adds=1000, p99_us=self.p99_us)
+        async def call(self, _message: object, timeout_s: float | None = None) -> Message:
+            return Latency(adds=1000, p99_us=self.p99_us)
 
     async def speed(bench: Bench, seconds: float) -> float:
         began, before = virtual_time.now_s(), bench.last[1]["done"]["bytes"]

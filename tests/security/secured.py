@@ -6,7 +6,7 @@ import json
 import ssl
 from typing import Any
 
-from bkbox.ipc.messages import SetAccessPolicy
+from bkbox.ipc.messages.frontend import SetAccessPolicy
 from bkbox.security import digest_md5, tokens
 from bkbox.security.exchange import Applicant
 from bkbox.security.roles import parse_rate, parse_role

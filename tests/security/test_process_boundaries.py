@@ -16,7 +16,14 @@ import psutil
 import pytest
 
 import bkbox as package
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import ClearDirtyMarker, ClearLimbo, DiskFailed, MarkLedgers
+from bkbox.ipc.messages.frontend import Listening
+from bkbox.ipc.messages.items import LEDGER_ID_ITEM
+from bkbox.ipc.messages.message import encode
+from bkbox.ipc.messages.migration import CommitImport, EndExport, FindDisk, MoveLedger
+from bkbox.ipc.messages.process import Stop, Stopped
+from bkbox.ipc.messages.repair import Draining, JobReport, OverQuota, Retiring, StartJob
+from bkbox.ipc.messages.space import ChangeLedgers
 from tests.harness import raw
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of
 from tests.harness.processes import BookieProcess, bkbox
@@ -129,30 +136,28 @@ def test_the_front_end_has_no_file_of_a_disk(scene: tuple[BookieProcess, Path]) 
 
 NUMBERS = (0, 1, 2, 5, 10**6)
 ORDERS = [
-    *(messages.ClearLimbo(ledger=ledger, call=1) for ledger in LOST),
-    messages.ClearDirtyMarker(call=2),
-    messages.MarkLedgers(payload=bytes(30), call=2),
-    messages.ChangeLedgers(action="trash", payload=bytes(8), call=1),
+    *(ClearLimbo(ledger=ledger, call=1) for ledger in LOST),
+    ClearDirtyMarker(call=2),
+    MarkLedgers(payload=bytes(30), call=2),
+    ChangeLedgers(action="trash", payload=bytes(8), call=1),
     *(
-        messages.ChangeLedgers(
-            action=action, payload=messages.LEDGER_ID_ITEM.pack(LOST[0]), call=number
-        )
+        ChangeLedgers(action=action, payload=LEDGER_ID_ITEM.pack(LOST[0]), call=number)
         for action in ("trash", "empty", "forget", "restore")
         for number in NUMBERS
     ),
-    messages.CommitImport(ledger=LOST[0], commit=True, call=3),
-    messages.EndExport(ledger=LOST[0], migrated=True, call=3),
-    messages.MoveLedger(ledger=LOST[0], source="a", target="b", since=[0, 0], call=4),
-    messages.Draining(disk="a", wanted=True, call=4),
-    messages.Retiring(wanted=True, call=4),
-    messages.FindDisk(disk="a", call=4),
-    messages.StartJob(id=7, kind="decommission", arguments={}),
-    messages.JobReport(values={"id": 7, "state": "done"}),
-    messages.OverQuota(payload=bytes(8)),
-    messages.DiskFailed(reason="\x1b[2J it says so"),
-    messages.Stop(call=5),
-    messages.Stopped(clean=True),
-    messages.Listening(),
+    CommitImport(ledger=LOST[0], commit=True, call=3),
+    EndExport(ledger=LOST[0], migrated=True, call=3),
+    MoveLedger(ledger=LOST[0], source="a", target="b", since=[0, 0], call=4),
+    Draining(disk="a", wanted=True, call=4),
+    Retiring(wanted=True, call=4),
+    FindDisk(disk="a", call=4),
+    StartJob(id=7, kind="decommission", arguments={}),
+    JobReport(values={"id": 7, "state": "done"}),
+    OverQuota(payload=bytes(8)),
+    DiskFailed(reason="\x1b[2J it says so"),
+    Stop(call=5),
+    Stopped(clean=True),
+    Listening(),
 ]
 
 
@@ -164,7 +169,7 @@ def test_a_front_end_that_was_taken_over_clears_no_limbo(
     assert bookie.process is not None
     supervisor = psutil.Process(bookie.process.pid)
     before = supervisor.num_fds()
-    said = [messages.encode(order) for order in ORDERS] + [b"\0", b"\xff" * 40, b"\4\0\0\0{}{}"]
+    said = [encode(order) for order in ORDERS] + [b"\0", b"\xff" * 40, b"\4\0\0\0{}{}"]
     beside = script.with_suffix(".new")
     beside.write_text("\n".join((where, *(message.hex() for message in said))))
     beside.rename(script)

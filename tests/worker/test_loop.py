@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.disk import DiskOpened, OpenDisk
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import Stop, Stopped
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import RealFiles
@@ -32,7 +33,7 @@ def ends() -> Iterator[tuple[Channel, socket.socket]]:
 
 
 def order_for(disk: Path) -> Message:
-    return messages.OpenDisk(
+    return OpenDisk(
         call=1,
         path=str(disk),
         journal="",
@@ -55,7 +56,7 @@ def test_a_closed_disk_does_not_come_to_rest(
     """Where the disk would have come to rest while it was closed, the worker ended with an error instead."""
     now_us = 1
 
-    def stopped_late(store: DiskStore | None, groups: CommitGroups | None) -> messages.Stopped:
+    def stopped_late(store: DiskStore | None, groups: CommitGroups | None) -> Stopped:
         nonlocal now_us
         answer = stopped(store, groups)
         now_us += 60_000_000
@@ -67,11 +68,11 @@ def test_a_closed_disk_does_not_come_to_rest(
     supervisor, control = ends
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     supervisor.send(order_for(tmp_path / "disk"), [lock])
-    supervisor.send(messages.Stop(call=2))
+    supervisor.send(Stop(call=2))
     Worker(control).run()
     os.close(lock)
     opened, _ = supervisor.receive()
-    assert isinstance(opened, messages.DiskOpened)
+    assert isinstance(opened, DiskOpened)
     end, _ = supervisor.receive()
-    assert isinstance(end, messages.Stopped)
+    assert isinstance(end, Stopped)
     assert end.clean

@@ -38,7 +38,7 @@ from bkbox.errors import (
     PeerError,
 )
 from bkbox.ipc.channel import raise_refusal
-from bkbox.ipc.messages import Refused
+from bkbox.ipc.messages.message import Refused
 from bkbox.jobs import job as documents
 from bkbox.jobs.job import Job, JobAction, JobKind
 

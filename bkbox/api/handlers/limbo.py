@@ -13,7 +13,9 @@ from bkbox.api.admin.limbo import LIMIT_MAX, LimboLedger, LimboPage
 from bkbox.api.admin.routes import Query, Request, Route
 from bkbox.api.admin.socket_path import LIMBO_URL
 from bkbox.errors import BadRequestError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import ListLedgers
+from bkbox.ipc.messages.items import LEDGER_ITEM
+from bkbox.ipc.messages.message import Page
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks.disks import Disk
@@ -71,8 +73,8 @@ async def _page(bookie: Supervisor, after: int, limit: int) -> LimboPage:
 
 
 async def _of(disk: Disk, after: int) -> tuple[list[int], bool]:
-    call = messages.ListLedgers(after=after, limbo_only=True)
+    call = ListLedgers(after=after, limbo_only=True)
     page = await disk.call(call, timeout_s=_TIMEOUT_S)
-    assert isinstance(page, messages.Page)
-    items = messages.LEDGER_ITEM.iter_unpack(page.payload)
+    assert isinstance(page, Page)
+    items = LEDGER_ITEM.iter_unpack(page.payload)
     return [ledger for ledger, _flags in items], page.more

@@ -26,7 +26,8 @@ from bkbox.api.status.cached_status import CachedStatus
 from bkbox.api.status.config_file import ConfigFile
 from bkbox.api.status.host_stats import HostFigures
 from bkbox.errors import BkboxError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.process import GetStats, Stats
+from bkbox.ipc.messages.space import GetSpace, Space
 from bkbox.supervisor.service.replay_progress import Replays
 
 if TYPE_CHECKING:
@@ -111,16 +112,16 @@ class CollectedStatus:
         if self._bookie.progress.stall_of(frontend) is not None:
             return
         with contextlib.suppress(BkboxError, TimeoutError):
-            found = await frontend.control.call(messages.GetStats(), timeout_s=_TIMEOUT_S)
-            assert isinstance(found, messages.Stats)
+            found = await frontend.control.call(GetStats(), timeout_s=_TIMEOUT_S)
+            assert isinstance(found, Stats)
             self._counted[frontend] = found.values
 
     async def _ask_for_space(self, disk: Disk) -> None:
         if not disk.usable or self._bookie.progress.stall_of(disk.child) is not None:
             return
         with contextlib.suppress(BkboxError, TimeoutError):
-            found = await disk.call(messages.GetSpace(), timeout_s=_TIMEOUT_S)
-            assert isinstance(found, messages.Space)
+            found = await disk.call(GetSpace(), timeout_s=_TIMEOUT_S)
+            assert isinstance(found, Space)
             values = found.values | {"quarantined": len(found.values["quarantined"])}
             self.space[disk.uuid] = _known(SpaceUsage, values)
 

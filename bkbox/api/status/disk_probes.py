@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bkbox.checks.health import Probe
 from bkbox.errors import BkboxError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import Probed, ProbeDisk
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks.disks import Disk
@@ -53,7 +53,7 @@ class Probes:
     async def _probe(self, disk: Disk) -> Probe | None:
         """Probes a disk. None if its worker makes no more progress, which is reported without a probe."""
         began_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
-        call = asyncio.ensure_future(disk.call(messages.ProbeDisk(), timeout_s=_TIMEOUT_S))
+        call = asyncio.ensure_future(disk.call(ProbeDisk(), timeout_s=_TIMEOUT_S))
         while not call.done():
             await asyncio.wait((call,), timeout=_POLL_EVERY_S)
             if not call.done() and self._bookie.progress.stall_of(disk.child) is not None:
@@ -62,7 +62,7 @@ class Probes:
         problem = ""
         try:
             found = call.result()
-            assert isinstance(found, messages.Probed)
+            assert isinstance(found, Probed)
             problem = found.problem
         except TimeoutError:
             problem = f"nothing came back within {_TIMEOUT_S:.0f} s"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 
 from bkbox.errors import BkboxError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.process import GetStats, Stats
 from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.limbo.limbo_repair import LimboRepair
@@ -70,8 +70,8 @@ async def _in_limbo(disk: AsyncChannel) -> int | None:
     if disk.closed:
         return None
     try:
-        stats = await disk.call(messages.GetStats())
+        stats = await disk.call(GetStats())
     except BkboxError:
         return None
-    assert isinstance(stats, messages.Stats)
+    assert isinstance(stats, Stats)
     return int(stats.values["limbo_ledgers"])

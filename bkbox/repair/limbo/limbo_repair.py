@@ -31,8 +31,11 @@ from bkbox.base.commandline import bookie_command
 from bkbox.base.ids import LedgerId
 from bkbox.base.text import counted
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.disk import CheckEntries, ClearLimbo, ListLedgers, ListRuns
+from bkbox.ipc.messages.items import LEDGER_ITEM, RANGE_ITEM
+from bkbox.ipc.messages.message import Page
+from bkbox.ipc.messages.migration import GetLedger, LedgerInfo
 from bkbox.jobs.context import JobContext
 from bkbox.protocol import repair as plan
 from bkbox.repair.context import Environment
@@ -105,9 +108,9 @@ class LimboRepair:
         found: list[LedgerId] = []
         after, more = -1, True
         while more:
-            page = await disk.call(messages.ListLedgers(after=after, limbo_only=True))
-            assert isinstance(page, messages.Page)
-            for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+            page = await disk.call(ListLedgers(after=after, limbo_only=True))
+            assert isinstance(page, Page)
+            for ledger, _flags in LEDGER_ITEM.iter_unpack(page.payload):
                 found.append(LedgerId(ledger))
                 after = ledger
             more = page.more
@@ -148,10 +151,10 @@ class LimboRepair:
     async def _has_moved(self, disk: AsyncChannel, ledger: LedgerId) -> bool:
         """True if a drain has migrated it to another disk, with its limbo: it is repaired there."""
         try:
-            found = await disk.call(messages.GetLedger(ledger=ledger))
+            found = await disk.call(GetLedger(ledger=ledger))
         except BkboxError:
             return False
-        assert isinstance(found, messages.LedgerInfo)
+        assert isinstance(found, LedgerInfo)
         return not (found.known and found.limbo)
 
     async def _repair(self, disk: AsyncChannel, ledger: LedgerId) -> tuple[str, str] | None:
@@ -170,7 +173,7 @@ class LimboRepair:
                     f"`{bookie_command('gc', 'run', '--all', '--empty-trash')}` collects it now",
                 )
         except NoSuchLedgerError:
-            await disk.call(messages.ClearLimbo(ledger=ledger))
+            await disk.call(ClearLimbo(ledger=ledger))
             return None
         missing = await self._missing(disk, metadata)
         self._work.count("entries_missing", sum(map(len, missing)))
@@ -191,7 +194,7 @@ class LimboRepair:
             return f"{counted(failed, 'entry', 'are')} missing: {failures}", copy_advice(ledger)
         for record in losses_of(metadata):
             log.warning("ledger %d was ended with loss accepted: %s", ledger, record.text)
-        await disk.call(messages.ClearLimbo(ledger=ledger))
+        await disk.call(ClearLimbo(ledger=ledger))
         return None
 
     async def _recovered_metadata(self, ledger: LedgerId) -> LedgerMetadata:
@@ -217,9 +220,9 @@ class LimboRepair:
         found: list[tuple[int, int]] = []
         first, more = 0, True
         while more:
-            page = await disk.call(messages.ListRuns(ledger=ledger, first=first))
-            assert isinstance(page, messages.Page)
-            found.extend(messages.RANGE_ITEM.iter_unpack(page.payload))
+            page = await disk.call(ListRuns(ledger=ledger, first=first))
+            assert isinstance(page, Page)
+            found.extend(RANGE_ITEM.iter_unpack(page.payload))
             if found:
                 first = found[-1][1] + 1
             more = page.more
@@ -236,13 +239,10 @@ class LimboRepair:
                 pieces=count, disk_bytes=count * _usual_size(metadata)
             )
             some, entries = entries[:count], entries[count:]
-            page = await disk.call(
-                messages.CheckEntries(ledger=ledger, first=some[0], last=some[-1])
-            )
-            assert isinstance(page, messages.Page)
+            page = await disk.call(CheckEntries(ledger=ledger, first=some[0], last=some[-1]))
+            assert isinstance(page, Page)
             bad.extend(
-                range(first, last + 1)
-                for first, last in messages.RANGE_ITEM.iter_unpack(page.payload)
+                range(first, last + 1) for first, last in RANGE_ITEM.iter_unpack(page.payload)
             )
             self._work.count("entries_checked", count)
         return bad

@@ -28,8 +28,8 @@ from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import LedgerId
 from bkbox.base.text import counted
 from bkbox.errors import BkboxError, JobCancelledError, MetadataError, NoSuchLedgerError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.space import GetSpace, RecordCopies, Space
 from bkbox.jobs.context import JobContext
 from bkbox.protocol.audit import clipped
 from bkbox.protocol.events import describe
@@ -293,10 +293,10 @@ async def _complete_up_to(disks: Mapping[str, AsyncChannel]) -> int:
     found = []
     for disk in disks.values():
         try:
-            space = await disk.call(messages.GetSpace())
+            space = await disk.call(GetSpace())
         except BkboxError:
             return 0
-        assert isinstance(space, messages.Space)
+        assert isinstance(space, Space)
         found.append(int(space.values["copies_change"]))
     return min(found, default=0)
 
@@ -305,4 +305,4 @@ async def _record(environment: Environment, change: int) -> None:
     now_ms = environment.wall_ms()
     for disk in environment.disks.values():
         with suppress(BkboxError):  # the next check is longer
-            await disk.call(messages.RecordCopies(now_ms=now_ms, change=change))
+            await disk.call(RecordCopies(now_ms=now_ms, change=change))

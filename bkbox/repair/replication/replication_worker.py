@@ -32,7 +32,7 @@ from bkbox.errors import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
-from bkbox.ipc.messages import OpenRepair
+from bkbox.ipc.messages.repair import OpenRepair
 from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.underreplication import Task

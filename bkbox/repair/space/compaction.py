@@ -13,8 +13,19 @@ import logging
 
 from bkbox.base.text import counted
 from bkbox.errors import BkboxError, DiskError, DiskFullError, JobCancelledError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.items import REGION_ITEM
+from bkbox.ipc.messages.space import (
+    Compacted,
+    CompactSegment,
+    ExplainSegment,
+    GetSpace,
+    Removed,
+    RemoveSegment,
+    Space,
+    SpendReserve,
+    Stored,
+)
 from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.space.refill import refill
@@ -89,7 +100,7 @@ class _Disk:
     async def _candidates(self) -> list[tuple[int, int]]:
         """(live bytes, segment) of the segments worth compacting, and of those with bad parts; the least live first."""
         found = []
-        space = (await ask(self._disk, messages.GetSpace(), messages.Space)).values
+        space = (await ask(self._disk, GetSpace(), Space)).values
         quarantined = set(space["quarantined"])
         for segment, size, live in await sealed_segments(self._disk):
             if segment in quarantined:
@@ -97,14 +108,14 @@ class _Disk:
                 continue
             if size - live < self._ratio * size:
                 continue
-            call = messages.ExplainSegment(segment=segment)
-            values = (await ask(self._disk, call, messages.Space)).values
+            call = ExplainSegment(segment=segment)
+            values = (await ask(self._disk, call, Space)).values
             if size - live - int(values.get("state_bytes", size)) >= self._ratio * size:
                 found.append((live, segment))
         return sorted(found)
 
     async def _next_batch(self, waiting: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        values = (await ask(self._disk, messages.GetSpace(), messages.Space)).values
+        values = (await ask(self._disk, GetSpace(), Space)).values
         space = int(values["free_bytes"]) // 2
         batch: list[tuple[int, int]] = []
         total = 0
@@ -117,7 +128,7 @@ class _Disk:
 
     async def _spend_reserve(self) -> bool:
         """Returns True if space was freed: the reserve is kept for this."""
-        return (await ask(self._disk, messages.SpendReserve(), messages.Stored)).done
+        return (await ask(self._disk, SpendReserve(), Stored)).done
 
     async def _compact(self, batch: list[tuple[int, int]]) -> None:
         copied = []
@@ -134,8 +145,8 @@ class _Disk:
         unreadable = await scan_index(self._work, self._disk, self._bad[:REGIONS_MAX])
         self._bad.clear()
         for segment in copied:
-            call = messages.RemoveSegment(segment=segment)
-            reply = await ask(self._disk, call, messages.Removed)
+            call = RemoveSegment(segment=segment)
+            reply = await ask(self._disk, call, Removed)
             if reply.why:
                 log.warning("segment %d stays: %s", segment, reply.why)
                 self._work.count("segments_kept")
@@ -152,9 +163,9 @@ class _Disk:
         begin = True
         while True:
             await self._work.checkpoint(disk_bytes=2 * _STEP_BYTES)
-            call = messages.CompactSegment(segment=segment, begin=begin)
+            call = CompactSegment(segment=segment, begin=begin)
             try:
-                reply = await ask(self._disk, call, messages.Compacted)
+                reply = await ask(self._disk, call, Compacted)
             except DiskFullError:
                 raise
             except DiskError as error:
@@ -163,7 +174,7 @@ class _Disk:
                 return False
             self._work.add_progress(entries=reply.entries, size=reply.bytes)
             if reply.done:
-                self._bad += messages.REGION_ITEM.iter_unpack(reply.payload)
+                self._bad += REGION_ITEM.iter_unpack(reply.payload)
                 return True
             if reply.wait:
                 await asyncio.sleep(WAIT_S)

@@ -27,8 +27,11 @@ from dataclasses import dataclass, field
 from bkbox.base.ids import LedgerId
 from bkbox.base.text import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.disk import ListLedgers
+from bkbox.ipc.messages.items import DELETED_ITEM, LEDGER_ID_ITEM, LEDGER_ITEM
+from bkbox.ipc.messages.message import Page
+from bkbox.ipc.messages.space import Changed, ChangeLedgers, GetSpace, ListDeleted, Space
 from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.space.compaction import compact
@@ -111,7 +114,7 @@ class _Run:
         for name, channel in self._environment.disks.items():
             if channel.closed:
                 continue
-            values = (await ask(channel, messages.GetSpace(), messages.Space)).values
+            values = (await ask(channel, GetSpace(), Space)).values
             if values["instance_id"] != instance:
                 raise MetadataError(
                     f"disk {name} belongs to the cluster {values['instance_id']}, and the metadata store is that of "
@@ -126,14 +129,14 @@ class _Run:
         while more:
             await self._work.checkpoint()
             after = disk.ledgers[-1] if disk.ledgers else -1
-            page = await ask(disk.channel, messages.ListLedgers(after=after), messages.Page)
-            for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+            page = await ask(disk.channel, ListLedgers(after=after), Page)
+            for ledger, _flags in LEDGER_ITEM.iter_unpack(page.payload):
                 disk.ledgers.append(ledger)
             more = page.more
         after, more = -1, True
         while more:
-            page = await ask(disk.channel, messages.ListDeleted(after=after), messages.Page)
-            for ledger, emptied, since_ms in messages.DELETED_ITEM.iter_unpack(page.payload):
+            page = await ask(disk.channel, ListDeleted(after=after), Page)
+            for ledger, emptied, since_ms in DELETED_ITEM.iter_unpack(page.payload):
                 (disk.emptied if emptied else disk.trash)[ledger] = since_ms
                 after = ledger
             more = page.more
@@ -270,11 +273,9 @@ class _Run:
         for start in range(0, len(chosen), _CHANGE_AT_ONCE):
             some = chosen[start : start + _CHANGE_AT_ONCE]
             await self._work.checkpoint(disk_bytes=64 * len(some))
-            payload = b"".join(messages.LEDGER_ID_ITEM.pack(ledger) for ledger in some)
-            call = messages.ChangeLedgers(
-                action=action, now_ms=self._environment.wall_ms(), payload=payload
-            )
-            done = (await ask(disk.channel, call, messages.Changed)).ledgers
+            payload = b"".join(LEDGER_ID_ITEM.pack(ledger) for ledger in some)
+            call = ChangeLedgers(action=action, now_ms=self._environment.wall_ms(), payload=payload)
+            done = (await ask(disk.channel, call, Changed)).ledgers
             self._work.add_progress(ledgers=done)
             self._work.count(f"ledgers_{action}", done)
             log.warning("%s: %d ledgers, the first is %d", action, done, some[0])

@@ -26,9 +26,11 @@ from bkbox.base.ids import LedgerId
 from bkbox.base.text import error_text, quoted
 from bkbox.base.token_bucket import TokenBucket
 from bkbox.errors import BkboxError, BugError, MetadataError, MetadataUnavailableError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.ipc.messages import LEDGER_ID_ITEM, OVER_QUOTA_PAGE, Message
+from bkbox.ipc.messages.items import LEDGER_ID_ITEM
+from bkbox.ipc.messages.message import Message, Page
+from bkbox.ipc.messages.repair import OVER_QUOTA_PAGE, OverQuota, QuotaUse
+from bkbox.ipc.messages.space import ListBytes
 from bkbox.repair.context import Environment
 from bkbox.security.quotas import Quotas, Use
 from bkbox.wire.metadata.owner import owner_of
@@ -96,7 +98,7 @@ class QuotaWatch:
             if problem != self._problem:
                 log.warning("which owners are over quota is as it was: %s", problem)
             self._problem = problem
-            self._tell(messages.QuotaUse(problem=problem[:1000]))
+            self._tell(QuotaUse(problem=problem[:1000]))
             return
         self._problem = ""
         self._send(owned)
@@ -120,8 +122,8 @@ class QuotaWatch:
         found = array("Q")
         while True:
             after = found[-2] if found else -1
-            page = await channel.call(messages.ListBytes(after=after), timeout_s=_ASK_TIMEOUT_S)
-            if not isinstance(page, messages.Page):
+            page = await channel.call(ListBytes(after=after), timeout_s=_ASK_TIMEOUT_S)
+            if not isinstance(page, Page):
                 raise BugError(f"ListBytes was answered {type(page).__name__}")
             found.frombytes(page.payload)
             if not page.more:
@@ -177,10 +179,10 @@ class QuotaWatch:
         pages = _pages(owned[use.owner].ledgers for use in over)
         if pages != self._last_sent:
             for number, page in enumerate(pages, start=1):
-                self._tell(messages.OverQuota(more=number < len(pages), payload=page))
+                self._tell(OverQuota(more=number < len(pages), payload=page))
             self._last_sent = pages
         self._tell(
-            messages.QuotaUse(
+            QuotaUse(
                 owners=[
                     [_shown(use.owner), use.bytes, use.bytes_max, use.is_over]
                     for use in uses[:_SHOWN_OWNERS]

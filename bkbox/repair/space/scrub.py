@@ -13,8 +13,18 @@ import logging
 from bkbox.base.limits import SCRUB_STEP_BYTES
 from bkbox.base.text import counted
 from bkbox.errors import BkboxError, DiskError, JobCancelledError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.disk import ListLedgers
+from bkbox.ipc.messages.items import ENTRY_ITEM, LEDGER_ITEM, LIMBO, REGION_ITEM
+from bkbox.ipc.messages.message import Done, Page
+from bkbox.ipc.messages.space import (
+    GetSpace,
+    RecordComparison,
+    RecordScrub,
+    Scrubbed,
+    ScrubSegment,
+    Space,
+)
 from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.space.refill import refill
@@ -60,7 +70,7 @@ class _Disk:
         self._disk = disk
 
     async def run(self, *, restart: bool, compares: bool) -> None:
-        values = (await ask(self._disk, messages.GetSpace(), messages.Space)).values
+        values = (await ask(self._disk, GetSpace(), Space)).values
         first = 0 if restart else int(values["scrub_segment"])
         first_ledger = 0 if restart else int(values["scrub_ledger"])
         sizes = {segment: size for segment, size, _live in await sealed_segments(self._disk)}
@@ -81,17 +91,17 @@ class _Disk:
         comparison = Comparison(self._work, self._environment)
         after, more, since_note = first - 1, True, 0
         while more:
-            page = await ask(self._disk, messages.ListLedgers(after=after), messages.Page)
-            for ledger, flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+            page = await ask(self._disk, ListLedgers(after=after), Page)
+            for ledger, flags in LEDGER_ITEM.iter_unpack(page.payload):
                 after = ledger
-                if flags & messages.LIMBO:
+                if flags & LIMBO:
                     continue
                 self._work.set_step(f"comparing ledger {ledger} with the other bookies")
                 await comparison.ledger(ledger)
                 since_note += 1
                 if since_note == _NOTED_EVERY:
                     since_note = 0
-                    await ask(self._disk, messages.RecordComparison(ledger=ledger), messages.Done)
+                    await ask(self._disk, RecordComparison(ledger=ledger), Done)
             more = page.more
 
     async def _segment(self, segment: int) -> list[Region]:
@@ -102,11 +112,11 @@ class _Disk:
         offset, done = 0, False
         while not done:
             await self._work.checkpoint(disk_bytes=SCRUB_STEP_BYTES)
-            call = messages.ScrubSegment(segment=segment, offset=offset)
-            found = await ask(self._disk, call, messages.Scrubbed)
-            split = found.regions * messages.REGION_ITEM.size
-            regions += messages.REGION_ITEM.iter_unpack(found.payload[:split])
-            unnamed += messages.ENTRY_ITEM.iter_unpack(found.payload[split:])
+            call = ScrubSegment(segment=segment, offset=offset)
+            found = await ask(self._disk, call, Scrubbed)
+            split = found.regions * REGION_ITEM.size
+            regions += REGION_ITEM.iter_unpack(found.payload[:split])
+            unnamed += ENTRY_ITEM.iter_unpack(found.payload[split:])
             self._work.add_progress(size=found.read_bytes)
             offset, done = found.offset, found.done
         if regions:
@@ -125,5 +135,5 @@ class _Disk:
 
     async def _note(self, segment: int, bad: list[Region]) -> None:
         now_ms = self._environment.wall_ms()
-        call = messages.RecordScrub(segment=segment, now_ms=now_ms, bad=bad[:_NOTED_MAX])
-        await ask(self._disk, call, messages.Done)
+        call = RecordScrub(segment=segment, now_ms=now_ms, bad=bad[:_NOTED_MAX])
+        await ask(self._disk, call, Done)

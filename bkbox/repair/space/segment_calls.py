@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from bkbox.errors import BugError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.items import ENTRY_ITEM, REGION_ITEM, SEGMENT_ITEM
+from bkbox.ipc.messages.message import Message, Page
+from bkbox.ipc.messages.space import IndexScanned, ListSegments, ScanIndex, StoreAll, Stored
 from bkbox.jobs.context import JobContext
 
 SCAN_STEP_BYTES = 256 << 10
@@ -42,13 +43,13 @@ async def scan_index(
     regions or in missing segments.
     """
     found: list[tuple[int, int]] = []
-    payload = b"".join(messages.REGION_ITEM.pack(*region) for region in regions)
+    payload = b"".join(REGION_ITEM.pack(*region) for region in regions)
     begin = True
     while True:
         await work.checkpoint(disk_bytes=SCAN_STEP_BYTES)
-        call = messages.ScanIndex(begin=begin, payload=payload if begin else b"")
-        reply = await ask(disk, call, messages.IndexScanned)
-        found += messages.ENTRY_ITEM.iter_unpack(reply.payload)
+        call = ScanIndex(begin=begin, payload=payload if begin else b"")
+        reply = await ask(disk, call, IndexScanned)
+        found += ENTRY_ITEM.iter_unpack(reply.payload)
         if reply.done:
             return found
         begin = False
@@ -57,7 +58,7 @@ async def scan_index(
 async def store_all(work: JobContext, disk: AsyncChannel) -> None:
     """Have the worker take a checkpoint that covers everything written so far."""
     begin = True
-    while not (await ask(disk, messages.StoreAll(begin=begin), messages.Stored)).done:
+    while not (await ask(disk, StoreAll(begin=begin), Stored)).done:
         await work.checkpoint()
         await asyncio.sleep(WAIT_S)
         begin = False
@@ -69,7 +70,7 @@ async def sealed_segments(disk: AsyncChannel) -> list[tuple[int, int, int]]:
     more = True
     while more:
         after = found[-1][0] if found else 0
-        reply = await ask(disk, messages.ListSegments(after=after), messages.Page)
-        found += messages.SEGMENT_ITEM.iter_unpack(reply.payload)
+        reply = await ask(disk, ListSegments(after=after), Page)
+        found += SEGMENT_ITEM.iter_unpack(reply.payload)
         more = reply.more
     return found

@@ -13,8 +13,8 @@ from datetime import datetime
 from bkbox.base.ids import BookieId
 from bkbox.config.schema import Config
 from bkbox.errors import BootError, ConnectionLostError, DamagedError, FormatVersionError
-from bkbox.ipc import messages
 from bkbox.ipc.channel import Handler
+from bkbox.ipc.messages.disk import ClearDirtyMarker, DiskOpened, IndexProgress, OpenDisk
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol import boot
 from bkbox.protocol.boot import MarkerEvidence, RunEvidence
@@ -47,7 +47,7 @@ async def open_disk(
     )
     name = str(disk.path)
     disk.child = Child(child_pool.acquire("worker", name), name, on_message)
-    order = messages.OpenDisk(
+    order = OpenDisk(
         path=str(disk.path),
         journal=str(config.journal) if config.journal else "",
         ack_after=config.ack_after,
@@ -71,7 +71,7 @@ async def open_disk(
         ) from error
     except (DamagedError, FormatVersionError) as error:
         raise BootError(f"disk {disk.path} cannot be opened: {error}") from error
-    assert isinstance(opened, messages.DiskOpened)
+    assert isinstance(opened, DiskOpened)
     verdict = boot.classify(
         boot.DiskEvidence(
             marker=_marker_evidence(before),
@@ -92,7 +92,7 @@ async def open_disk(
     log.log(level, "disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
 
 
-def replay_phase(disk: Disk, at: messages.IndexProgress) -> str:
+def replay_phase(disk: Disk, at: IndexProgress) -> str:
     """The phase of a start while a disk's worker rebuilds its index."""
     if at.done_bytes >= at.total_bytes:
         return "replay"
@@ -133,7 +133,7 @@ async def mark_losses(
 async def finish_recovery(disk: Disk, files: Files) -> None:
     """Clear earlier runs from the dirty marker, whose possible losses are durably accounted for: the disk may serve."""
     assert disk.run is not None
-    await disk.call(messages.ClearDirtyMarker())
+    await disk.call(ClearDirtyMarker())
     markers.commit(files, disk.path, disk.run, disk.before)
     disk.may_have_lost = disk.only_active = False
     disk.recovered = True

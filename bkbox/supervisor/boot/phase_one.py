@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import NoSuchLedgerError
-from bkbox.ipc import messages
-from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS
+from bkbox.ipc.messages.disk import ListLedgers, MarkLedgers
+from bkbox.ipc.messages.items import ACTIVE, FENCED, LEDGER_ITEM, LIMBO, MARK_ITEM, PAGE_ITEMS
+from bkbox.ipc.messages.message import Page
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.boot import Mark, mark_for
 from bkbox.supervisor.disks.disks import Disk
@@ -85,7 +86,7 @@ async def run(
         waiting[disk.uuid] += _packed(mark)
         result.fenced += mark.fence
         result.limbo += mark.limbo
-        if len(waiting[disk.uuid]) >= _MARKS_PER_MESSAGE * messages.MARK_ITEM.size:
+        if len(waiting[disk.uuid]) >= _MARKS_PER_MESSAGE * MARK_ITEM.size:
             await _send(disk, waiting[disk.uuid])
     for disk in disks:
         await _send(disk, waiting[disk.uuid])
@@ -99,9 +100,9 @@ async def _places(disks: Sequence[Disk]) -> tuple[dict[int, Disk], set[int]]:
     for disk in disks:
         after, more = -1, True
         while more:
-            page = await disk.call(messages.ListLedgers(after=after))
-            assert isinstance(page, messages.Page)
-            for ledger, flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+            page = await disk.call(ListLedgers(after=after))
+            assert isinstance(page, Page)
+            for ledger, flags in LEDGER_ITEM.iter_unpack(page.payload):
                 places[ledger] = disk
                 if flags & ACTIVE:
                     active.add(ledger)
@@ -129,10 +130,10 @@ async def _all_metadata(store: MetadataStore) -> AsyncIterator[LedgerMetadata]:
 def _packed(mark: Mark) -> bytes:
     flags = FENCED * mark.fence | LIMBO * mark.limbo
     key = mark.master_key or b""
-    return messages.MARK_ITEM.pack(mark.ledger_id, flags, bool(key), key)
+    return MARK_ITEM.pack(mark.ledger_id, flags, bool(key), key)
 
 
 async def _send(disk: Disk, waiting: bytearray) -> None:
     if waiting:
-        await disk.call(messages.MarkLedgers(payload=bytes(waiting)))
+        await disk.call(MarkLedgers(payload=bytes(waiting)))
         waiting.clear()

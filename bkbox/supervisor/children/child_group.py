@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from bkbox.errors import ConnectionLostError
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.message import Message
 from bkbox.supervisor.children.process import Child
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from bkbox.api.admin.stalls import STOPPED, WAITS_FOR_DISK
 from bkbox.errors import BkboxError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.process import GetStats
 from bkbox.supervisor.children.process import Child
 
 _UTIME, _STIME = 11, 12  # fields of /proc/PID/stat after the name
@@ -96,7 +96,7 @@ class Heartbeat:
     async def _ask(self) -> None:
         # A refusal is a response, too.
         with contextlib.suppress(BkboxError):
-            await self.child.control.call(messages.GetStats())
+            await self.child.control.call(GetStats())
         self._has_responded = True
 
 

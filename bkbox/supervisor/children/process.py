@@ -9,7 +9,8 @@ import signal
 from bkbox.base.values import frozen_struct
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.channel import Handler
-from bkbox.ipc.messages import ChildStarted, Message
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import ChildStarted
 from bkbox.supervisor.children.child_pool import ChildHandle
 
 

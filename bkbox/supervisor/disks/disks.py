@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bkbox.errors import BkboxError, ConnectionLostError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import DiskOpened
+from bkbox.ipc.messages.message import Message
 from bkbox.protocol.boot import DiskClass
 from bkbox.storage.disk.dirty_marker import Incarnation, Marker
 from bkbox.storage.disk.lock import DiskLock
@@ -40,7 +41,7 @@ class Disk:
     may_have_lost: bool = False
     only_active: bool = False
     """Only ledgers that are marked active may have lost something."""
-    opened: messages.DiskOpened | None = None
+    opened: DiskOpened | None = None
     child: Child | None = None
     restarts: int = 0
     recovered: bool = False
@@ -84,10 +85,10 @@ class Disk:
 
     async def call(
         self,
-        message: messages.Message,
+        message: Message,
         timeout_s: float | None = None,
         fds: Sequence[int] = (),
-    ) -> messages.Message:
+    ) -> Message:
         """Call the disk's worker. Raises the worker's error, or ConnectionLostError without a worker."""
         if self.child is None:
             raise ConnectionLostError(f"the worker of disk {self.path} has not been started")

@@ -15,8 +15,10 @@ from bkbox.base.commandline import bookie_command
 from bkbox.base.text import error_text
 from bkbox.bookie.readonly import DECOMMISSION
 from bkbox.errors import BkboxError, BugError, DiskChangeError
-from bkbox.ipc import messages
 from bkbox.ipc.channel import refusal
+from bkbox.ipc.messages.message import Done, Message
+from bkbox.ipc.messages.migration import DiskSpaceReply, FindDisk, MoveLedger
+from bkbox.ipc.messages.repair import Draining, Retiring
 from bkbox.storage.files import Files
 from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.disks import drain_marker
@@ -73,7 +75,7 @@ class Drains:
 
     # ---- what the repair worker asks ----------------------------------------------------------------
 
-    async def respond(self, repair: Child, call: messages.Message) -> None:
+    async def respond(self, repair: Child, call: Message) -> None:
         try:
             reply = await self._handle(call)
         except BkboxError as error:
@@ -83,17 +85,17 @@ class Drains:
         reply.call = call.call
         repair.control.send(reply)
 
-    async def _handle(self, call: messages.Message) -> messages.Message:
-        if isinstance(call, messages.MoveLedger):
+    async def _handle(self, call: Message) -> Message:
+        if isinstance(call, MoveLedger):
             source, target = self.find(call.source), self.find(call.target)
             return await self._bookie.migrator.move(call.ledger, source, target, call.since)
-        if isinstance(call, messages.Draining):
+        if isinstance(call, Draining):
             await self.set_draining(self.find(call.disk), wanted=call.wanted)
-            return messages.Done()
-        if isinstance(call, messages.Retiring):
+            return Done()
+        if isinstance(call, Retiring):
             await self._bookie.readonly_requests.set_for_bookie({DECOMMISSION}, wanted=call.wanted)
-            return messages.Done()
-        if isinstance(call, messages.FindDisk):
+            return Done()
+        if isinstance(call, FindDisk):
             return self._find_space(self.find(call.disk))
         raise BugError(f"the supervisor does not answer {type(call).__name__}")
 
@@ -147,14 +149,12 @@ class Drains:
         if refusal:
             raise DiskChangeError(refusal)
 
-    def _find_space(self, source: Disk) -> messages.DiskSpaceReply:
+    def _find_space(self, source: Disk) -> DiskSpaceReply:
         others = self._targets(source)
         best = max(others, key=self.space_of, default=None)
         if best is None or not self.space_of(best):
-            return messages.DiskSpaceReply(
-                disk="", why="no other disk in service takes anything more"
-            )
-        return messages.DiskSpaceReply(disk=best.uuid)
+            return DiskSpaceReply(disk="", why="no other disk in service takes anything more")
+        return DiskSpaceReply(disk=best.uuid)
 
     def _targets(self, source: Disk) -> list[Disk]:
         """The other disks that can be targets for the ledgers of ``source``."""

@@ -15,7 +15,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from bkbox.errors import ConnectionLostError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import ListLedgers, ListRuns
+from bkbox.ipc.messages.items import LEDGER_ITEM, RANGE_ITEM
+from bkbox.ipc.messages.message import Message, Page
+from bkbox.ipc.messages.migration import EndExport, SealExport
 from bkbox.supervisor.disks.disks import Disk
 
 log = logging.getLogger(__name__)
@@ -81,9 +84,9 @@ async def _ledgers(disk: Disk) -> list[int]:
     found: list[int] = []
     more = True
     while more:
-        page = await _ask(disk, messages.ListLedgers(after=found[-1] if found else -1))
-        assert isinstance(page, messages.Page)
-        found += [ledger for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload)]
+        page = await _ask(disk, ListLedgers(after=found[-1] if found else -1))
+        assert isinstance(page, Page)
+        found += [ledger for ledger, _flags in LEDGER_ITEM.iter_unpack(page.payload)]
         more = page.more
     return found
 
@@ -91,9 +94,9 @@ async def _ledgers(disk: Disk) -> list[int]:
 async def _last_entry(disk: Disk, ledger: int) -> int:
     last, more = -1, True
     while more:
-        page = await _ask(disk, messages.ListRuns(ledger=ledger, first=last + 1))
-        assert isinstance(page, messages.Page)
-        for _first, last in messages.RANGE_ITEM.iter_unpack(page.payload):  # noqa: B007
+        page = await _ask(disk, ListRuns(ledger=ledger, first=last + 1))
+        assert isinstance(page, Page)
+        for _first, last in RANGE_ITEM.iter_unpack(page.payload):  # noqa: B007
             pass
         more = page.more
     return last
@@ -101,11 +104,11 @@ async def _last_entry(disk: Disk, ledger: int) -> int:
 
 async def _forget(stale: Disk, ledger: int, assigned: Disk) -> None:
     """Forget the stale copy as a migration does: noted as leaving first, so that an interrupted start resumes it."""
-    await _ask(stale, messages.SealExport(ledger=ledger, target=assigned.uuid))
-    await _ask(stale, messages.EndExport(ledger=ledger, migrated=True))
+    await _ask(stale, SealExport(ledger=ledger, target=assigned.uuid))
+    await _ask(stale, EndExport(ledger=ledger, migrated=True))
 
 
-async def _ask(disk: Disk, call: messages.Message) -> messages.Message:
+async def _ask(disk: Disk, call: Message) -> Message:
     try:
         return await disk.call(call, _RESPONSE_TIMEOUT_S)
     except TimeoutError as error:

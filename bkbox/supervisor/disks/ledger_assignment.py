@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from bkbox.frontend.ledger_directory import MIGRATING, LedgerDirectory, Unroutable
 from bkbox.frontend.ledger_queries import Answer
 from bkbox.frontend.loop.routing import Routes
-from bkbox.ipc.messages import LEDGER_ITEM, PLACEMENT_ITEM, NewLedgers
+from bkbox.ipc.messages.frontend import NewLedgers
+from bkbox.ipc.messages.items import LEDGER_ITEM, PLACEMENT_ITEM
 from bkbox.supervisor.disks.disks import Disk
 
 

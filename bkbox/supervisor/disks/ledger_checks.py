@@ -12,7 +12,7 @@ from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.text import error_text
 from bkbox.errors import BkboxError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.frontend.access.ledger_verification import CHECKS_MAX, Finding
-from bkbox.ipc.messages import CheckLedger, LedgerChecked
+from bkbox.ipc.messages.frontend import CheckLedger, LedgerChecked
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.digest import master_key
 

@@ -51,7 +51,23 @@ from typing import TYPE_CHECKING, Protocol
 
 from bkbox.base.text import error_text
 from bkbox.errors import BkboxError, LedgerNotMovedError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.migration import (
+    Arrived,
+    CommitImport,
+    EndExport,
+    EntriesImported,
+    EntriesRead,
+    ImportEntries,
+    LedgerInfo,
+    ListMigrations,
+    MigrationList,
+    Moved,
+    PauseLedger,
+    PlaceLedger,
+    ReadLedger,
+    SealExport,
+)
 from bkbox.supervisor.disks.disks import Disk
 
 if TYPE_CHECKING:
@@ -75,7 +91,7 @@ they do for MIGRATION_PAUSE_MAX_S only."""
 class FrontendCalls(Protocol):
     """The bookie's front-ends, all of those that run."""
 
-    async def call(self, message: messages.Message, timeout_s: float | None = None) -> None:
+    async def call(self, message: Message, timeout_s: float | None = None) -> None:
         """Call each, and wait for every reply. Raises the error that one of them reports, or TimeoutError."""
 
 
@@ -94,28 +110,26 @@ class LedgerMigrator:
 
     # ---- migration ----------------------------------------------------------------------------------
 
-    async def move(
-        self, ledger: int, source: Disk, target: Disk, since: list[int]
-    ) -> messages.Moved:
+    async def move(self, ledger: int, source: Disk, target: Disk, since: list[int]) -> Moved:
         """Steps 1 to 6. If not moved, the ledger is where it was, or in doubt until ``resolve`` can ask the target."""
         async with self.lock:
             why = await self._obstacle(ledger, source, target)
             if why:
-                return messages.Moved(moved=False, why=why)
+                return Moved(moved=False, why=why)
             try:
                 left = await self._leave_and_copy(ledger, source, target, since)
             except (BkboxError, TimeoutError) as error:
                 return await self._stay(ledger, source, error_text(error))
             try:
                 if left.known:
-                    commit = messages.CommitImport(
+                    commit = CommitImport(
                         ledger=ledger, commit=True, state=left.state, payload=left.payload
                     )
                     await _call(target, commit)
                 await self._ask(ledger, source, target)
             except (BkboxError, TimeoutError) as error:
                 return await self._resolve_one(ledger, source, target, error_text(error))
-            return messages.Moved(moved=True)
+            return Moved(moved=True)
 
     async def _obstacle(self, ledger: int, source: Disk, target: Disk) -> str:
         """Why the migration must not begin. Empty if nothing is: then the ledger is on the source, if anywhere."""
@@ -123,32 +137,32 @@ class LedgerMigrator:
             if not disk.in_service or disk.placement_unknown:
                 return f"disk {disk.path} is out of service"
         try:
-            found = await _call(source, messages.ListMigrations())
+            found = await _call(source, ListMigrations())
         except (BkboxError, TimeoutError) as error:
             return f"disk {source.path} does not answer: {error_text(error)}"
-        assert isinstance(found, messages.MigrationList)
+        assert isinstance(found, MigrationList)
         return "it is about to leave already" if str(ledger) in found.leaving else ""
 
     async def _leave_and_copy(
         self, ledger: int, source: Disk, target: Disk, since: list[int]
-    ) -> messages.LedgerInfo:
+    ) -> LedgerInfo:
         """Steps 1 to 3."""
         if self.assignments is not None:
             self.assignments.pause(ledger)
         timeout_s = _RESPONSE_TIMEOUT_S if self.assignments is None else _PAUSE_TIMEOUT_S
-        await self._tell_frontends(messages.PauseLedger(ledger=ledger), timeout_s)
-        left = await _call(source, messages.SealExport(ledger=ledger, target=target.uuid))
-        assert isinstance(left, messages.LedgerInfo)
+        await self._tell_frontends(PauseLedger(ledger=ledger), timeout_s)
+        left = await _call(source, SealExport(ledger=ledger, target=target.uuid))
+        assert isinstance(left, LedgerInfo)
         if left.known:
             await self._copy_remaining(ledger, source, target, since)
         return left
 
-    async def _stay(self, ledger: int, source: Disk, why: str) -> messages.Moved:
+    async def _stay(self, ledger: int, source: Disk, why: str) -> Moved:
         """End a migration that did not reach the commit: the ledger stays. Its copy on the target may still arrive."""
         with suppress(BkboxError, TimeoutError):  # a worker that is gone is asked when it is back
-            await _call(source, messages.EndExport(ledger=ledger, migrated=False))
+            await _call(source, EndExport(ledger=ledger, migrated=False))
         await self.place(ledger, source)
-        return messages.Moved(moved=False, why=why)
+        return Moved(moved=False, why=why)
 
     async def _copy_remaining(
         self, ledger: int, source: Disk, target: Disk, since: list[int]
@@ -158,39 +172,37 @@ class LedgerMigrator:
         end_s, copied = loop.time() + _FINAL_COPY_S, 0
         fd = os.memfd_create("bkbox-move")
         try:
-            read = messages.ReadLedger(ledger=ledger, since=since)
+            read = ReadLedger(ledger=ledger, since=since)
             while True:
                 found = await _call(source, read, fd)
-                assert isinstance(found, messages.EntriesRead)
+                assert isinstance(found, EntriesRead)
                 if found.bad:
                     raise LedgerNotMovedError(f"entries cannot be read: {found.bad}")
                 copied += found.size
                 # A host that is only slow must not keep a ledger for ever whose last entries were read at once.
                 if copied > _FINAL_COPY_BYTES or (found.more and loop.time() > end_s):
                     raise LedgerNotMovedError("more was written to it than can be copied at once")
-                command = messages.ImportEntries(ledger=ledger, size=found.size)
+                command = ImportEntries(ledger=ledger, size=found.size)
                 imported = await _call(target, command, fd)
-                assert isinstance(imported, messages.EntriesImported)
+                assert isinstance(imported, EntriesImported)
                 if imported.crowded:
                     raise LedgerNotMovedError("the disk that it comes to has too much to do")
                 if not found.more:
                     return
-                read = messages.ReadLedger(ledger=ledger)
+                read = ReadLedger(ledger=ledger)
         finally:
             os.close(fd)
 
-    async def _resolve_one(
-        self, ledger: int, source: Disk, target: Disk, why: str
-    ) -> messages.Moved:
+    async def _resolve_one(self, ledger: int, source: Disk, target: Disk, why: str) -> Moved:
         """Resolve a migration whose commit response was lost, or whose later steps failed."""
         try:
-            return messages.Moved(moved=await self._ask(ledger, source, target), why=why)
+            return Moved(moved=await self._ask(ledger, source, target), why=why)
         except (BkboxError, TimeoutError) as error:
             log.error("ledger %d is in doubt: %s", ledger, error or "no answer in time")
             source.placement_unknown = (
                 f"ledger {ledger} may be on {target.path}, which does not answer"
             )
-            return messages.Moved(moved=False, why=source.placement_unknown)
+            return Moved(moved=False, why=source.placement_unknown)
 
     # ---- after whatever happened --------------------------------------------------------------------
 
@@ -212,8 +224,8 @@ class LedgerMigrator:
                 log.error("disk %s is in doubt: %s", source.path, source.placement_unknown)
 
     async def _resolve_disk(self, source: Disk, by_name: Mapping[str, Disk]) -> str:
-        found = await _call(source, messages.ListMigrations())
-        assert isinstance(found, messages.MigrationList)
+        found = await _call(source, ListMigrations())
+        assert isinstance(found, MigrationList)
         for text, name in found.leaving.items():
             ledger, target = int(text), by_name.get(name)
             if target is None:
@@ -227,8 +239,8 @@ class LedgerMigrator:
     async def _ask(self, ledger: int, source: Disk, target: Disk) -> bool:
         """Ask the target whether it has the ledger, and end the migration accordingly. The question ends the arrival,
         and the disk that does not have the ledger forgets it."""
-        arrived = await _call(target, messages.CommitImport(ledger=ledger, commit=False))
-        assert isinstance(arrived, messages.Arrived)
+        arrived = await _call(target, CommitImport(ledger=ledger, commit=False))
+        assert isinstance(arrived, Arrived)
         assigned = target if arrived.assigned else source
         if not arrived.assigned and target.may_have_lost:
             self.unresolved.add(ledger)
@@ -237,7 +249,7 @@ class LedgerMigrator:
         with suppress(
             BkboxError, TimeoutError
         ):  # it is asked for its leaving ledgers when it is back
-            await _call(source, messages.EndExport(ledger=ledger, migrated=arrived.assigned))
+            await _call(source, EndExport(ledger=ledger, migrated=arrived.assigned))
         return arrived.assigned
 
     async def clear_unresolved(self, disks: Sequence[Disk]) -> None:
@@ -246,10 +258,10 @@ class LedgerMigrator:
         for disk in disks if self.unresolved else ():
             if disk.child is None or not disk.child.running:
                 continue
-            found = await _call(disk, messages.ListMigrations())
-            assert isinstance(found, messages.MigrationList)
+            found = await _call(disk, ListMigrations())
+            assert isinstance(found, MigrationList)
             for ledger in self.unresolved & set(map(int, found.leaving)):
-                await _call(disk, messages.EndExport(ledger=ledger, migrated=False))
+                await _call(disk, EndExport(ledger=ledger, migrated=False))
                 await self.place(ledger, disk)
         self.unresolved.clear()
 
@@ -257,15 +269,15 @@ class LedgerMigrator:
         """Have the front-ends route a ledger's requests to this disk. ``lock`` is held."""
         if self.assignments is not None:
             self.assignments.place(ledger, assigned)
-        await self._tell_frontends(messages.PlaceLedger(ledger=ledger, disk=assigned.uuid))
+        await self._tell_frontends(PlaceLedger(ledger=ledger, disk=assigned.uuid))
 
     async def _tell_frontends(
-        self, message: messages.Message, timeout_s: float = _RESPONSE_TIMEOUT_S
+        self, message: Message, timeout_s: float = _RESPONSE_TIMEOUT_S
     ) -> None:
         """Tell every front-end. One that is gone has no requests waiting; its next process gets lists of resolved
         ledgers, as it starts while ``lock`` is held."""
         await self._frontends.call(message, timeout_s)
 
 
-async def _call(disk: Disk, message: messages.Message, *fds: int) -> messages.Message:
+async def _call(disk: Disk, message: Message, *fds: int) -> Message:
     return await disk.call(message, _RESPONSE_TIMEOUT_S, fds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bkbox.errors import DiskError
-from bkbox.ipc.messages import NewLedgers
+from bkbox.ipc.messages.frontend import NewLedgers
 from bkbox.storage.files import Files
 from bkbox.supervisor.disks.disks import Disk
 

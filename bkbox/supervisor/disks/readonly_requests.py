@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from bkbox.base.text import error_text
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import BkboxError, DiskChangeError, DiskError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import SetReadOnlyReasons
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files, unlink_durably
 
@@ -138,7 +138,5 @@ class ReadOnlyRequests:
         for disk in self._bookie.disks:
             if disk.usable:
                 with contextlib.suppress(BkboxError, TimeoutError):  # else told when linked
-                    await disk.call(
-                        messages.SetReadOnlyReasons(reasons=self.of(disk)), _RESPONSE_TIMEOUT_S
-                    )
+                    await disk.call(SetReadOnlyReasons(reasons=self.of(disk)), _RESPONSE_TIMEOUT_S)
         await self._bookie.publish_mode()

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from bkbox.errors import ConnectionLostError
 from bkbox.ipc.channel import Handler, raise_refusal
-from bkbox.ipc.messages import Message, Refused
+from bkbox.ipc.messages.message import Message, Refused
 from bkbox.supervisor.children.process import Exit
 from proof.sim.world.loop import Process
 

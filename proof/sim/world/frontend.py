@@ -16,9 +16,10 @@ from bkbox.frontend.inflight_requests import refusals
 from bkbox.frontend.ledger_directory import LedgerDirectory, Purpose
 from bkbox.frontend.loop.routing import Routes
 from bkbox.frontend.request_router import RequestRouter
-from bkbox.ipc import messages
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.frontend import DiskUnavailable, NewLedgers
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import Stop, Stopped
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 from proof.checks.observer import Observer
@@ -86,9 +87,9 @@ class Frontend:
         self.listens = False
         process.on_death.append(self._broken)
         self._handlers = Handlers()
-        self._handlers.on(messages.DiskUnavailable, self._on_disk_unavailable)
-        self._handlers.on(messages.NewLedgers, self._set_new_ledgers)
-        self._handlers.on(messages.Stop, self._stop)
+        self._handlers.on(DiskUnavailable, self._on_disk_unavailable)
+        self._handlers.on(NewLedgers, self._set_new_ledgers)
+        self._handlers.on(Stop, self._stop)
 
     def intake(self) -> RequestRouter:
         return RequestRouter(self)
@@ -106,15 +107,15 @@ class Frontend:
     def receive(self, message: Message) -> Message | None:
         return self._handlers.handle(message)
 
-    def _on_disk_unavailable(self, call: messages.DiskUnavailable) -> None:
+    def _on_disk_unavailable(self, call: DiskUnavailable) -> None:
         self._places.on_list_lost(self._places.disks.index(call.disk))
 
-    def _set_new_ledgers(self, order: messages.NewLedgers) -> None:
+    def _set_new_ledgers(self, order: NewLedgers) -> None:
         self._new_ledgers = order.allowed
 
-    def _stop(self, _order: messages.Stop) -> Message:
+    def _stop(self, _order: Stop) -> Message:
         self.process.after(0.0, self.process.die, "it was told to stop")
-        return messages.Stopped(clean=True)
+        return Stopped(clean=True)
 
     def attach(self, disk: str, worker: RequestQueue) -> SimLane:
         place = self._places.disks.index(disk)

@@ -11,8 +11,9 @@ from bkbox.base.ids import BookieId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError
-from bkbox.ipc import messages
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.process import Stop
+from bkbox.ipc.messages.repair import OpenRepair
 from bkbox.repair.context import Environment
 from bkbox.repair.limbo.limbo_repair import LimboRepair
 from bkbox.storage.disk.dirty_marker import Incarnation
@@ -43,7 +44,7 @@ class Repair:
 
     def __init__(self, host: Host) -> None:
         self.process = host.process("repair")
-        order = messages.OpenRepair(
+        order = OpenRepair(
             bookie=host.name,
             metadata="sim:",
             metadata_wait_s=host.config.metadata_wait_s,
@@ -71,7 +72,7 @@ class Repair:
         self._runner: LimboRepair | None = None
 
     def receive(self, message: Message) -> Message | None:
-        if isinstance(message, messages.Stop):
+        if isinstance(message, Stop):
             self.process.after(0.0, self.process.die, "it was told to stop")
         return None
 

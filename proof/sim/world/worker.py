@@ -16,10 +16,13 @@ from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.errors import DiskError, IndexDamagedError
-from bkbox.ipc import messages
 from bkbox.ipc.frame_spans import segments
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.disk import ClearLimbo, DiskFailed, MarkLedgers, OpenDisk
+from bkbox.ipc.messages.items import LEDGER_ID_ITEM, LIMBO, MARK_ITEM
+from bkbox.ipc.messages.message import Message, Refused
+from bkbox.ipc.messages.process import Stop
+from bkbox.ipc.messages.space import ChangeLedgers
 from bkbox.storage.disk import rebuild
 from bkbox.storage.disk.checkpoint import write_checkpoint
 from bkbox.storage.disk.disk import DiskStore
@@ -202,12 +205,12 @@ class Worker:
         self._observer = observer
         self._service: DiskService | None = None
         self._handlers = Handlers()
-        self._handlers.on(messages.OpenDisk, self._open)
-        self._handlers.on(messages.Stop, self._stop)
+        self._handlers.on(OpenDisk, self._open)
+        self._handlers.on(Stop, self._stop)
         self._observed: dict[type[Message], Callable[[Any, Bookie], Callable[[], None]]] = {
-            messages.MarkLedgers: self._observe_marks,
-            messages.ClearLimbo: self._observe_clear,
-            messages.ChangeLedgers: self._observe_change,
+            MarkLedgers: self._observe_marks,
+            ClearLimbo: self._observe_clear,
+            ChangeLedgers: self._observe_change,
         }
         """Called before a message of these types is handled; the result, which tells the observer, once it was."""
         self._awake = False
@@ -241,21 +244,21 @@ class Worker:
             report = observe(message, self._service.bookie)
         try:
             reply = self._handlers.handle(message)
-            if report is not None and not isinstance(reply, messages.Refused):
+            if report is not None and not isinstance(reply, Refused):
                 report()
             return reply
         finally:
             self.flush()
 
-    def _observe_marks(self, call: messages.MarkLedgers, _bookie: Bookie) -> Callable[[], None]:
+    def _observe_marks(self, call: MarkLedgers, _bookie: Bookie) -> Callable[[], None]:
         def done() -> None:
-            for ledger, flags, _has_key, _key in messages.MARK_ITEM.iter_unpack(call.payload):
-                if flags & messages.LIMBO:
+            for ledger, flags, _has_key, _key in MARK_ITEM.iter_unpack(call.payload):
+                if flags & LIMBO:
                     self._observer.entered_limbo(self.bookie_id, ledger)
 
         return done
 
-    def _observe_clear(self, call: messages.ClearLimbo, bookie: Bookie) -> Callable[[], None]:
+    def _observe_clear(self, call: ClearLimbo, bookie: Bookie) -> Callable[[], None]:
         ledger = call.ledger
         before = bookie.ledgers.record(ledger)
 
@@ -270,7 +273,7 @@ class Worker:
 
         return done
 
-    def _observe_change(self, call: messages.ChangeLedgers, bookie: Bookie) -> Callable[[], None]:
+    def _observe_change(self, call: ChangeLedgers, bookie: Bookie) -> Callable[[], None]:
         before = self._emptied(call, bookie)
 
         def done() -> None:
@@ -280,9 +283,9 @@ class Worker:
 
         return done
 
-    def _emptied(self, call: messages.ChangeLedgers, bookie: Bookie) -> set[int]:
+    def _emptied(self, call: ChangeLedgers, bookie: Bookie) -> set[int]:
         """The ledgers of the call of which nothing is left."""
-        ledgers = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
+        ledgers = [ledger for (ledger,) in LEDGER_ID_ITEM.iter_unpack(call.payload)]
         records = ((ledger, bookie.ledgers.record(ledger)) for ledger in ledgers)
         return {ledger for ledger, record in records if record is not None and record.emptied}
 
@@ -310,7 +313,7 @@ class Worker:
             and now - self.opened_at > IDLE_S
         )
 
-    def _open(self, order: messages.OpenDisk) -> Message:
+    def _open(self, order: OpenDisk) -> Message:
         rebuilt = ""
         try:
             disk = self._open_once(order)
@@ -349,13 +352,13 @@ class Worker:
             write_checkpoint(self.files, disk, replaced(checkpoint, held=True))
         self._put_index(disk, fresh)
 
-    def _open_once(self, order: messages.OpenDisk) -> OpenedDisk:
+    def _open_once(self, order: OpenDisk) -> OpenedDisk:
         def open_index(_files: Files, disk: Path, host_crash: bool) -> OrderedStore:
             return self._open_index(disk, host_crash, self.process)
 
         return open_once(self.files, order, self._wall, self._ticks_us, open_index)
 
-    def _stop(self, _order: messages.Stop) -> Message:
+    def _stop(self, _order: Stop) -> Message:
         self.process.after(0.0, self.process.die, "it was told to stop")
         return stopped(self.store, None if self._service is None else self._service.groups)
 
@@ -442,4 +445,4 @@ class Worker:
         self.process.note("the disk failed: %s", store.failed_reason)
         tell = getattr(self.process, "tell", None)
         if tell is not None:
-            tell(messages.DiskFailed(reason=store.failed_reason))
+            tell(DiskFailed(reason=store.failed_reason))

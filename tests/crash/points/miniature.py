@@ -16,11 +16,12 @@ from uuid import UUID
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.bookie.bookie import Bookie, CommitGroup
 from bkbox.bookie.response_writer import ResponseWriter
-from bkbox.ipc import messages
 from bkbox.ipc.channel import raise_refusal
 from bkbox.ipc.frame_spans import segments as parts_of
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import FENCED, LIMBO
+from bkbox.ipc.messages.disk import ClearLimbo, MarkLedgers, OpenDisk
+from bkbox.ipc.messages.items import FENCED, LIMBO, MARK_ITEM
+from bkbox.ipc.messages.message import Message, Refused
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
 from bkbox.protocol import boot
@@ -123,17 +124,17 @@ class LocalDisk(Disk):
     rebuilt: str = ""
 
     async def call(
-        self, message: messages.Message, timeout_s: float | None = None, fds: Sequence[int] = ()
-    ) -> messages.Message:
+        self, message: Message, timeout_s: float | None = None, fds: Sequence[int] = ()
+    ) -> Message:
         return self.handle(message)
 
-    def handle(self, message: messages.Message) -> messages.Message:
+    def handle(self, message: Message) -> Message:
         """What the worker does with a call; raises what it refuses."""
         assert self.handlers is not None
         message.call = 1
         reply = self.handlers.handle(message)
         assert reply is not None
-        if isinstance(reply, messages.Refused):
+        if isinstance(reply, Refused):
             raise_refusal(reply)
         return reply
 
@@ -224,7 +225,7 @@ class Miniature:
     def _open(self, disk: LocalDisk) -> None:
         run = self._run
         host_crash = disk.before is not None and disk.before.is_host_crash(run.boot_id, run.mount)
-        order = messages.OpenDisk(
+        order = OpenDisk(
             path=str(disk.path),
             journal=str(self.journal or ""),
             ack_after=self.mode.value,
@@ -436,15 +437,15 @@ class Miniature:
         """As phase one."""
         for ledger in ledgers:
             self.note("try", "limbo", ledger)
-            mark = messages.MARK_ITEM.pack(ledger, FENCED | LIMBO, 1, KEY)
-            self.disk_of(ledger).handle(messages.MarkLedgers(payload=mark))
+            mark = MARK_ITEM.pack(ledger, FENCED | LIMBO, 1, KEY)
+            self.disk_of(ledger).handle(MarkLedgers(payload=mark))
             self.note("ack", "limbo", ledger)
 
     def clear_limbo(self, *ledgers: int) -> None:
         """As phase two, when nothing is missing any more."""
         for ledger in ledgers:
             self.note("try", "clear", ledger)
-            self.disk_of(ledger).handle(messages.ClearLimbo(ledger=ledger))
+            self.disk_of(ledger).handle(ClearLimbo(ledger=ledger))
             self.note("ack", "clear", ledger)
 
     def _acknowledge(self, what: Iterable[tuple[Any, ...]]) -> None:

@@ -21,7 +21,7 @@ from bkbox.base.limits import FRONTEND_BUFFERED_BYTES_MAX
 from bkbox.base.redaction import Secrets
 from bkbox.errors import AuthenticationError
 from bkbox.frontend.access import handshake_pool as door_module
-from bkbox.ipc.messages import SetAccessPolicy
+from bkbox.ipc.messages.frontend import SetAccessPolicy
 from bkbox.security import digest_md5, tokens
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw

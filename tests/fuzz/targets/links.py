@@ -18,7 +18,9 @@ from bkbox.client.connection.response_matcher import (
     decode_v3,
 )
 from bkbox.errors import BugError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import CheckEntries, IndexProgress, ListLedgers
+from bkbox.ipc.messages.message import Done, Page, Refused, decode, encode
+from bkbox.ipc.messages.process import Stats
 from bkbox.protocol.effects import SendAdds
 from bkbox.protocol.events import NoResponse, RequestStatus
 from bkbox.wire import v2, v3
@@ -185,24 +187,24 @@ def _replies() -> list[bytes]:
 def check_message(data: bytes) -> object:
     """Any bytes from another process of the bookie: a message that is known, or BugError."""
     try:
-        message = messages.decode(data)
+        message = decode(data)
     except BugError as error:
         return str(error)[:24]
-    assert repr(messages.decode(messages.encode(message))) == repr(message)
+    assert repr(decode(encode(message))) == repr(message)
     return type(message).__name__
 
 
 def _messages() -> list[bytes]:
     made = [
-        messages.encode(each)
+        encode(each)
         for each in (
-            messages.ListLedgers(after=7, limbo_only=True, call=3),
-            messages.Page(more=True, payload=bytes(40)),
-            messages.Done(call=1),
-            messages.Refused(error="BootError", text="no"),
-            messages.IndexProgress(done_bytes=1, total_bytes=2),
-            messages.CheckEntries(ledger=1, first=2, last=3),
-            messages.Stats(values={"a": [1, 2.5, None, "x"]}),
+            ListLedgers(after=7, limbo_only=True, call=3),
+            Page(more=True, payload=bytes(40)),
+            Done(call=1),
+            Refused(error="BootError", text="no"),
+            IndexProgress(done_bytes=1, total_bytes=2),
+            CheckEntries(ledger=1, first=2, last=3),
+            Stats(values={"a": [1, 2.5, None, "x"]}),
         )
     ]
     headers = (

@@ -10,8 +10,11 @@ from typing import Any, cast
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import RecoveryAbortedError
-from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.ipc.messages.disk import ClearLimbo, ListLedgers
+from bkbox.ipc.messages.items import LEDGER_ITEM, LIMBO
+from bkbox.ipc.messages.message import Done, Message, Page
+from bkbox.ipc.messages.migration import GetLedger, LedgerInfo
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
 from bkbox.repair.context import Environment
@@ -35,17 +38,17 @@ class Disk:
         self.limbo = set(range(1, ledgers + 1))
         self.closed = False
 
-    async def call(self, message: messages.Message) -> messages.Message:
-        if isinstance(message, messages.ListLedgers):
-            items = (messages.LEDGER_ITEM.pack(each, messages.LIMBO) for each in sorted(self.limbo))
-            return messages.Page(payload=b"".join(items))
-        if isinstance(message, messages.ClearLimbo):
+    async def call(self, message: Message) -> Message:
+        if isinstance(message, ListLedgers):
+            items = (LEDGER_ITEM.pack(each, LIMBO) for each in sorted(self.limbo))
+            return Page(payload=b"".join(items))
+        if isinstance(message, ClearLimbo):
             self.limbo.discard(message.ledger)
-            return messages.Done()
-        if isinstance(message, messages.GetLedger):
+            return Done()
+        if isinstance(message, GetLedger):
             is_limbo = message.ledger in self.limbo
-            return messages.LedgerInfo(known=True, limbo=is_limbo)
-        return messages.Page()
+            return LedgerInfo(known=True, limbo=is_limbo)
+        return Page()
 
 
 class Store:

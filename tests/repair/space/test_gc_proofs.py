@@ -15,7 +15,10 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.values import replaced
 from bkbox.bookie.ledgers import brought_back
 from bkbox.errors import MetadataError, MetadataUnavailableError, NoSuchLedgerError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import ListLedgers
+from bkbox.ipc.messages.items import DELETED_ITEM, LEDGER_ID_ITEM, LEDGER_ITEM, LIMBO
+from bkbox.ipc.messages.message import Message, Page
+from bkbox.ipc.messages.space import Changed, ChangeLedgers, GetSpace, ListDeleted, Space
 from bkbox.metadata.versioned import Versioned
 from bkbox.repair.context import Environment
 from bkbox.repair.space.gc import collect
@@ -72,31 +75,29 @@ class Worker:
     done: list[tuple[str, list[int]]] = field(default_factory=list)
     closed: bool = False
 
-    async def call(self, call: messages.Message) -> messages.Message:
+    async def call(self, call: Message) -> Message:
         match call:
-            case messages.GetSpace():
-                return messages.Space(values={"instance_id": INSTANCE})
-            case messages.ListLedgers():
+            case GetSpace():
+                return Space(values={"instance_id": INSTANCE})
+            case ListLedgers():
                 some = sorted(each for each in self.states if each > call.after)[:2]
-                items = [(each, messages.LIMBO * self.states[each].limbo) for each in some]
+                items = [(each, LIMBO * self.states[each].limbo) for each in some]
                 more = bool(some) and some[-1] != max(self.states)
-                payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in items)
-                return messages.Page(more=more, payload=payload)
-            case messages.ListDeleted():
+                payload = b"".join(LEDGER_ITEM.pack(*item) for item in items)
+                return Page(more=more, payload=payload)
+            case ListDeleted():
                 deleted = [
                     (each, state.emptied, state.deleted_ms)
                     for each, state in sorted(self.states.items())
                     if state.deleted_ms
                 ]
-                return messages.Page(
-                    payload=b"".join(messages.DELETED_ITEM.pack(*item) for item in deleted)
-                )
-            case messages.ChangeLedgers():
+                return Page(payload=b"".join(DELETED_ITEM.pack(*item) for item in deleted))
+            case ChangeLedgers():
                 return self._change(call)
         raise AssertionError(call)
 
-    def _change(self, call: messages.ChangeLedgers) -> messages.Changed:
-        ledgers = [each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
+    def _change(self, call: ChangeLedgers) -> Changed:
+        ledgers = [each for (each,) in LEDGER_ID_ITEM.iter_unpack(call.payload)]
         self.done.append((call.action, ledgers))
         for ledger in ledgers:
             state = self.states[ledger]
@@ -108,7 +109,7 @@ class Worker:
                 self.states[ledger] = brought_back(state)
             else:
                 del self.states[ledger]
-        return messages.Changed(ledgers=len(ledgers))
+        return Changed(ledgers=len(ledgers))
 
 
 class Case:

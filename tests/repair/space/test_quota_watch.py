@@ -17,8 +17,12 @@ from bkbox.errors import (
     MetadataUnavailableError,
     NoSuchLedgerError,
 )
-from bkbox.ipc import channel, messages
-from bkbox.ipc.messages import BYTES_ITEM, LEDGER_ID_ITEM, OVER_QUOTA_PAGE
+from bkbox.ipc import channel
+from bkbox.ipc.messages.items import BYTES_ITEM, LEDGER_ID_ITEM
+from bkbox.ipc.messages.message import Message, Page
+from bkbox.ipc.messages.process import Settings
+from bkbox.ipc.messages.repair import OVER_QUOTA_PAGE, OverQuota, QuotaUse, StartJob
+from bkbox.ipc.messages.space import ListBytes
 from bkbox.metadata.versioned import Versioned
 from bkbox.repair.context import Environment
 from bkbox.repair.idle_loop import wait_for_first_job
@@ -65,19 +69,17 @@ class Disk:
     counts: int = 0
     away: bool = False
 
-    async def call(
-        self, call: messages.Message, timeout_s: float | None = None
-    ) -> messages.Message:
-        assert isinstance(call, messages.ListBytes)
+    async def call(self, call: Message, timeout_s: float | None = None) -> Message:
+        assert isinstance(call, ListBytes)
         assert timeout_s is not None
         if self.away:
             raise ConnectionLostError("away")
         if call.after < 0 and self.counts:
             self.counts -= 1
-            return messages.Page(more=True)
+            return Page(more=True)
         left = sorted(each for each in self.sizes if each > call.after)
         payload = b"".join(BYTES_ITEM.pack(each, self.sizes[each]) for each in left[:2])
-        return messages.Page(more=len(left) > 2, payload=payload)
+        return Page(more=len(left) > 2, payload=payload)
 
 
 class Case:
@@ -95,7 +97,7 @@ class Case:
         self.over: list[int] | None = None
         self.pages = 0
         self._coming: list[int] = []
-        self.last = messages.QuotaUse()
+        self.last = QuotaUse()
         nothing: Any = None
         order: Any = SimpleNamespace(
             quotas=list(quotas), quota_interval_s=0.0, metadata_calls_per_second=calls_per_second
@@ -116,14 +118,14 @@ class Case:
     def _any(item: object) -> Any:
         return item
 
-    def _take(self, message: messages.Message) -> None:
-        if isinstance(message, messages.OverQuota):
+    def _take(self, message: Message) -> None:
+        if isinstance(message, OverQuota):
             self.pages += 1
             self._coming += [each for (each,) in LEDGER_ID_ITEM.iter_unpack(message.payload)]
             if not message.more:
                 self.over, self._coming = self._coming, []
         else:
-            assert isinstance(message, messages.QuotaUse)
+            assert isinstance(message, QuotaUse)
             self.last = message
 
     def look(self) -> list[list[Any]]:
@@ -227,8 +229,8 @@ def test_many_ledgers_come_in_pages_and_few_owners_are_named() -> None:
     async def all_at_once() -> None:
         page = b"".join(BYTES_ITEM.pack(each, 1) for each in sorted(store.owners))
 
-        async def call(_call: object, timeout_s: float) -> messages.Page:
-            return messages.Page(payload=page)
+        async def call(_call: object, timeout_s: float) -> Page:
+            return Page(payload=page)
 
         case.disks["a"].call = call  # type: ignore[method-assign, assignment]
         await case.watch._measure()
@@ -257,9 +259,9 @@ def test_a_changed_configuration_is_looked_at_at_once() -> None:
                     await asyncio.sleep(0.001)
             assert case.over == over
         case.watch.configure(settings([], 0.0))
-        case.last = messages.QuotaUse()
+        case.last = QuotaUse()
         await asyncio.sleep(0.05)
-        assert case.last == messages.QuotaUse()
+        assert case.last == QuotaUse()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
@@ -267,11 +269,11 @@ def test_a_changed_configuration_is_looked_at_at_once() -> None:
 
 
 def test_the_repair_process_sleeps_until_there_is_a_job_or_a_quota() -> None:
-    calm = [open_repair(), messages.Settings(values=settings([], 1.0))]
+    calm = [open_repair(), Settings(values=settings([], 1.0))]
     for last in (
         open_repair(quotas=["x=1"]),
-        messages.Settings(values=settings(["x=1"], 1.0)),
-        messages.StartJob(id=1, kind="gc", arguments={}),
+        Settings(values=settings(["x=1"], 1.0)),
+        StartJob(id=1, kind="gc", arguments={}),
     ):
         ours, theirs = channel.pair()
         with ours, theirs:

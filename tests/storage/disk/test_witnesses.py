@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 from bkbox.errors import DiskFullError, IndexDamagedError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import OpenDisk
 from bkbox.storage.disk.checkpoint import read_checkpoint
 from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore, ReplayReport
 from bkbox.storage.files import RealFiles
@@ -461,7 +461,7 @@ def real(tmp_path: Path) -> Disk:
 
 
 def open_as_a_worker(disk: Disk, *, is_clean: bool = True) -> OpenedDisk:
-    order = messages.OpenDisk(
+    order = OpenDisk(
         path=str(disk.path),
         journal="",
         ack_after="sync",

@@ -12,7 +12,9 @@ import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import DiskFailedError, MetadataUnavailableError, NoSuchLedgerError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.disk import ListLedgers, MarkLedgers
+from bkbox.ipc.messages.items import FENCED, LEDGER_ITEM, LIMBO, MARK_ITEM
+from bkbox.ipc.messages.message import Done, Message, Page
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
 from bkbox.storage.disk.lock import DiskLock
@@ -67,19 +69,19 @@ class Suspect(Disk):
     marked: list[int] = field(default_factory=list)
 
     async def call(
-        self, message: messages.Message, timeout_s: float | None = None, fds: Sequence[int] = ()
-    ) -> messages.Message:
-        if isinstance(message, messages.ListLedgers):
+        self, message: Message, timeout_s: float | None = None, fds: Sequence[int] = ()
+    ) -> Message:
+        if isinstance(message, ListLedgers):
             page = [ledger for ledger in self.has if ledger > message.after][:500]
-            payload = b"".join(messages.LEDGER_ITEM.pack(ledger, 0) for ledger in page)
-            return messages.Page(more=bool(page) and page[-1] < self.has[-1], payload=payload)
-        assert isinstance(message, messages.MarkLedgers)
+            payload = b"".join(LEDGER_ITEM.pack(ledger, 0) for ledger in page)
+            return Page(more=bool(page) and page[-1] < self.has[-1], payload=payload)
+        assert isinstance(message, MarkLedgers)
         if self.fails:
             raise DiskFailedError("no more writes")
-        for ledger, flags, _has_key, _key in messages.MARK_ITEM.iter_unpack(message.payload):
-            assert flags == messages.FENCED | messages.LIMBO
+        for ledger, flags, _has_key, _key in MARK_ITEM.iter_unpack(message.payload):
+            assert flags == FENCED | LIMBO
             self.marked.append(ledger)
-        return messages.Done()
+        return Done()
 
 
 @pytest.fixture

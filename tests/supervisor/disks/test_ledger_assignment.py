@@ -8,8 +8,8 @@ import pytest
 
 from bkbox.frontend.ledger_directory import MIGRATING
 from bkbox.frontend.ledger_queries import Answer
-from bkbox.ipc import messages
-from bkbox.ipc.messages import NewLedgers
+from bkbox.ipc.messages.frontend import NewLedgers
+from bkbox.ipc.messages.items import LEDGER_ITEM, PLACEMENT_ITEM
 from bkbox.supervisor.disks.disks import Disk
 from bkbox.supervisor.disks.ledger_assignment import LedgerAssignments
 
@@ -70,7 +70,7 @@ def test_while_a_disk_is_held_nothing_is_made_and_nothing_denied(
 
 
 def test_answers_and_news(table: LedgerAssignments) -> None:
-    item, placed = messages.LEDGER_ITEM, messages.PLACEMENT_ITEM
+    item, placed = LEDGER_ITEM, PLACEMENT_ITEM
     query = item.pack(1, 1) + item.pack(2, 0) + item.pack(3, 1)
     answers, assigned = (dict(placed.iter_unpack(each)) for each in table.resolve(query))
     assert answers[2] == Answer.NOWHERE.value

@@ -15,7 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bkbox.errors import ConnectionLostError, LedgerNotMovedError
-from bkbox.ipc import messages
+from bkbox.ipc.messages.message import Message
+from bkbox.ipc.messages.migration import (
+    CommitImport,
+    GetLedger,
+    ImportEntries,
+    LedgerInfo,
+    ListMigrations,
+    MigrationList,
+    SealExport,
+    StartImport,
+)
 from bkbox.storage.log.records import AckAfter
 from tests.bookie.bench import poll3, polled, process, put_into_limbo, read3
 from tests.harness import raw3
@@ -179,10 +189,10 @@ def test_the_answer_to_the_commit_is_lost(tmp_path: Path) -> None:
         real = pair.target.call
 
         async def lost(
-            message: messages.Message, timeout_s: float | None = None, fds: tuple[int, ...] = ()
-        ) -> messages.Message:
+            message: Message, timeout_s: float | None = None, fds: tuple[int, ...] = ()
+        ) -> Message:
             answer = await real(message, timeout_s, fds)
-            if isinstance(message, messages.CommitImport) and message.commit:
+            if isinstance(message, CommitImport) and message.commit:
                 pair.target.end()
                 raise ConnectionLostError("the worker is gone")
             return answer
@@ -212,14 +222,14 @@ def test_a_target_that_may_have_lost_something_puts_the_source_in_doubt(tmp_path
         pair = prepared(tmp_path)
         await pair.begin()
         await pair.copy(whole=True)
-        await pair.source.call(messages.SealExport(ledger=LEDGER, target=pair.target.uuid))
+        await pair.source.call(SealExport(ledger=LEDGER, target=pair.target.uuid))
         pair.target.end()
         pair.target.revive()
         pair.target.may_have_lost = True
         await pair.resolve()
         assert pair.migrator.unresolved == {LEDGER}
-        leaving = await pair.source.call(messages.ListMigrations())
-        assert isinstance(leaving, messages.MigrationList)
+        leaving = await pair.source.call(ListMigrations())
+        assert isinstance(leaving, MigrationList)
         assert leaving.leaving, "until phase one is durable a crash must come to the same end"
         await pair.migrator.clear_unresolved(pair.sides)
         pair.check()
@@ -232,7 +242,7 @@ def test_a_target_that_may_have_lost_something_puts_the_source_in_doubt(tmp_path
 def test_a_target_that_is_no_disk_any_more_puts_the_source_in_doubt(tmp_path: Path) -> None:
     async def told() -> None:
         pair = prepared(tmp_path)
-        await pair.source.call(messages.SealExport(ledger=LEDGER, target="a lost disk"))
+        await pair.source.call(SealExport(ledger=LEDGER, target="a lost disk"))
         await pair.resolve()
         assert pair.migrator.unresolved == {LEDGER}
         pair.close()
@@ -287,14 +297,14 @@ def test_what_arrives_is_not_seen_and_a_late_commit_is_refused(tmp_path: Path) -
         await pair.begin()
         await pair.copy(whole=True)
         assert LEDGER not in pair.target.assigned()
-        known = await pair.target.call(messages.GetLedger(ledger=LEDGER))
-        assert isinstance(known, messages.LedgerInfo)
+        known = await pair.target.call(GetLedger(ledger=LEDGER))
+        assert isinstance(known, LedgerInfo)
         assert not known.known
-        await pair.target.call(messages.CommitImport(ledger=LEDGER, commit=False))
+        await pair.target.call(CommitImport(ledger=LEDGER, commit=False))
         with pytest.raises(LedgerNotMovedError, match="not arriving here any more"):
-            await pair.target.call(messages.CommitImport(ledger=LEDGER, commit=True, state="04"))
+            await pair.target.call(CommitImport(ledger=LEDGER, commit=True, state="04"))
         with pytest.raises(LedgerNotMovedError):
-            await pair.target.call(messages.ImportEntries(ledger=LEDGER, size=0), fds=(0,))
+            await pair.target.call(ImportEntries(ledger=LEDGER, size=0), fds=(0,))
         pair.check()
         pair.close()
 
@@ -307,10 +317,10 @@ def test_a_ledger_cannot_come_to_where_it_is(tmp_path: Path) -> None:
         await pair.begin()
         await pair.copy(whole=True)
         assert await pair.move()
-        state = await pair.target.call(messages.GetLedger(ledger=LEDGER))
-        assert isinstance(state, messages.LedgerInfo)
+        state = await pair.target.call(GetLedger(ledger=LEDGER))
+        assert isinstance(state, LedgerInfo)
         with pytest.raises(LedgerNotMovedError, match="is on the disk"):
-            await pair.target.call(messages.StartImport(ledger=LEDGER, state=state.state))
+            await pair.target.call(StartImport(ledger=LEDGER, state=state.state))
         pair.check()
         pair.close()
 
@@ -345,7 +355,7 @@ def test_long_polls_end_when_the_ledger_leaves(tmp_path: Path) -> None:
         pair = prepared(tmp_path)
         assert process(pair.source.bookie, poll3(LEDGER, 100, 60_000)) == []
         assert polled(pair.source.bookie) == []
-        await pair.source.call(messages.SealExport(ledger=LEDGER, target=pair.target.uuid))
+        await pair.source.call(SealExport(ledger=LEDGER, target=pair.target.uuid))
         [(_connection, answer)] = polled(pair.source.bookie)
         assert answer.status == 0
         pair.close()

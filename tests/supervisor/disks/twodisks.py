@@ -11,10 +11,20 @@ from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import ConnectionLostError
-from bkbox.ipc import messages
 from bkbox.ipc.channel import raise_refusal
 from bkbox.ipc.handlers import Handlers
-from bkbox.ipc.messages import Message
+from bkbox.ipc.messages.message import Message, Refused
+from bkbox.ipc.messages.migration import (
+    EVERYTHING,
+    EntriesRead,
+    GetLedger,
+    ImportEntries,
+    LedgerInfo,
+    PauseLedger,
+    PlaceLedger,
+    ReadLedger,
+    StartImport,
+)
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.log.records import AckAfter
@@ -110,7 +120,7 @@ class Side(Disk):
             self.died()
             raise ConnectionLostError("the worker is gone") from None
         assert reply is not None
-        if isinstance(reply, messages.Refused):
+        if isinstance(reply, Refused):
             raise_refusal(reply)
         return reply
 
@@ -142,9 +152,9 @@ class Front:
         self.held = False
 
     async def call(self, message: Message, timeout_s: float | None = None) -> None:
-        if isinstance(message, messages.PauseLedger):
+        if isinstance(message, PauseLedger):
             self.held = True
-        elif isinstance(message, messages.PlaceLedger):
+        elif isinstance(message, PlaceLedger):
             self.held, self.home = False, message.disk
 
 
@@ -170,7 +180,7 @@ class Pair:
         self.promised = Promised()
         self.may_be_fenced = False
         """A fence was requested: without a response it may be durable all the same."""
-        self.since = messages.EVERYTHING
+        self.since = EVERYTHING
 
     @property
     def home(self) -> Side:
@@ -204,30 +214,28 @@ class Pair:
         """One pass of the drain job."""
         fd = os.memfd_create("pair")
         try:
-            since = messages.EVERYTHING if whole else self.since
-            read = messages.ReadLedger(ledger=LEDGER, since=since)
+            since = EVERYTHING if whole else self.since
+            read = ReadLedger(ledger=LEDGER, since=since)
             more = True
             while more:
                 found = await self.source.call(read, fds=(fd,))
-                assert isinstance(found, messages.EntriesRead)
+                assert isinstance(found, EntriesRead)
                 assert found.bad == []
-                take = messages.ImportEntries(ledger=LEDGER, size=found.size)
+                take = ImportEntries(ledger=LEDGER, size=found.size)
                 await self.target.call(take, fds=(fd,))
                 more, began = found.more, found.began
-                read = messages.ReadLedger(ledger=LEDGER)
+                read = ReadLedger(ledger=LEDGER)
             self.since = began
         finally:
             os.close(fd)
 
     async def begin(self) -> None:
-        known = await self.source.call(messages.GetLedger(ledger=LEDGER))
-        assert isinstance(known, messages.LedgerInfo)
-        await self.target.call(
-            messages.StartImport(ledger=LEDGER, state=known.state, payload=known.payload)
-        )
+        known = await self.source.call(GetLedger(ledger=LEDGER))
+        assert isinstance(known, LedgerInfo)
+        await self.target.call(StartImport(ledger=LEDGER, state=known.state, payload=known.payload))
         self.since = (
-            messages.EVERYTHING
-        )  # the target has forgotten what arrived before, as the drain job knows
+            EVERYTHING  # the target has forgotten what arrived before, as the drain job knows
+        )
 
     async def move(self) -> bool:
         moved = await self.migrator.move(LEDGER, self.source, self.target, self.since)

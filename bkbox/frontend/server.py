@@ -62,6 +62,7 @@ from bkbox.ipc.messages.frontend import (
     CheckLedger,
     DiskJoins,
     DiskLeaves,
+    DiskServed,
     DiskUnavailable,
     JoinFrontends,
     LedgerChecked,
@@ -456,6 +457,9 @@ class Frontend:
     def listed(self, disk: int) -> None:
         self._directory.listed(disk)
         self._directory.routes.lanes[disk] = self._links[disk].lane
+        name = self._directory.disks[disk]
+        if name is not None:
+            self._control.send(DiskServed(disk=name))
         self._no_longer_awaited(disk)
 
     def lost(self, disk: int) -> None:

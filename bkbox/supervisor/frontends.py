@@ -25,6 +25,7 @@ from bkbox.ipc.messages.frontend import (
     CheckLedger,
     DiskJoins,
     DiskLeaves,
+    DiskServed,
     DiskUnavailable,
     JoinFrontends,
     LedgersResolved,
@@ -90,6 +91,8 @@ class Frontends(ChildGroup):
         self.restarts = [0] * self.count
         self._linked: dict[int, set[str]] = {}
         """By front-end, the disks whose ledgers it knows, or is about to be told."""
+        self._awaited: dict[int, set[str]] = {}
+        """By front-end, the disks whose ledgers it is about to be told, and which it does not serve yet."""
         self._attaching: set[asyncio.Task[None]] = set()
         self._shared: SharedMemory | None = None
         self.assignments: LedgerAssignments | None = None
@@ -114,6 +117,8 @@ class Frontends(ChildGroup):
         def on_message(message: Message, _fds: list[int]) -> None:
             if isinstance(message, Listening):
                 listening.set()
+            elif isinstance(message, DiskServed):
+                self._awaited[number].discard(message.disk)
             elif isinstance(message, CheckLedger):
                 checks.start(message)
             elif isinstance(message, ResolveLedgers):
@@ -126,7 +131,7 @@ class Frontends(ChildGroup):
         name = bookie.listen if self.count == 1 else frontend_title(self.count, number)
         child = self.by_number[number] = Child(handle, name, on_message)
         checks = LedgerChecks(base.store, child.control.send, RateLimited(log, time.monotonic))
-        self._linked[number] = set()
+        self._linked[number], self._awaited[number] = set(), set()
         child.control.send(bookie.credentials.order)
         if self._shared is not None:
             join = JoinFrontends(number=number, count=self.count)
@@ -212,9 +217,14 @@ class Frontends(ChildGroup):
         self._attaching.add(task)
         task.add_done_callback(self._attaching.discard)
         self._linked[number].add(disk.uuid)
+        self._awaited[number].add(disk.uuid)
         if self.assignments is not None:
             self.assignments.release(disk)
         disk.in_service = True
+
+    def know_ledgers_of(self, disk: Disk) -> bool:
+        """True if every front-end that runs has the ledgers of this disk, whose worker it is linked with."""
+        return not any(disk.uuid in self._awaited.get(number, ()) for number in self.running)
 
     async def _attach(self, number: int, child: Child, disk: Disk, worker: Child) -> None:
         front, back = link.pair()

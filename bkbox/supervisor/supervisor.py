@@ -580,6 +580,10 @@ class Supervisor:
             disk.in_service and not disk.read_only and not stalls(disk.child) for disk in self.disks
         )
 
+    def serves(self, disk: Disk) -> bool:
+        """True if requests for this disk go to its worker, over every front-end that runs."""
+        return disk.in_service and self.frontends.know_ledgers_of(disk)
+
     async def _read_only(self) -> bool:
         await self.refresh()
         return not self.writable

@@ -90,7 +90,7 @@ SAYS_REPR = {
     "words.py",  # the one place that quotes
     "values.py",  # a __repr__ itself, and numbers of TOML
     "__init__.py",  # the AttributeError of a module, as Python words it
-    "messages.py",  # a __repr__ itself
+    "message.py",  # a __repr__ itself
     "redaction.py",  # finds a secret in whatever form it has
     *("dirty_marker.py", "supervisor.py"),
     "response_sender.py",  # the end of a link between processes, for the maintainers of bkbox

@@ -84,6 +84,28 @@ def test_a_killed_worker_takes_only_its_disk_out_of_service(bookie: BookieProces
     assert (disk["crash_class"], disk["limbo_ledgers"]) == ("process crash", 0)
 
 
+def test_a_disk_is_in_service_once_its_requests_are_served(bookie: BookieProcess) -> None:
+    """A front-end that has not read the list of a worker that is back refuses its requests."""
+
+    def disk() -> tuple[str, str]:
+        found = bookie.status()["disks"][0]
+        return found["state"], found["reason"]
+
+    stopped = bookie.children("frontend")
+    for each in stopped:
+        each.suspend()
+    try:
+        bookie.worker(0).kill()
+        listing = ("out of service", "its ledgers are being listed")
+        wait_for(lambda: disk() == listing, "the worker to be back")
+    finally:
+        for each in stopped:
+            each.resume()
+    wait_for(lambda: disk()[0] == "in service", "the disk to be back")
+    with RawClient(bookie.port) as client:
+        assert set(codes(client).values()) == {EOK}
+
+
 def test_requests_that_a_killed_worker_had_are_answered_unknown(bookie: BookieProcess) -> None:
     with RawClient(bookie.port) as client:
         for worker in (bookie.worker(0), bookie.worker(1)):

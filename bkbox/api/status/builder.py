@@ -104,9 +104,12 @@ def _disk(
     stall = bookie.progress.stall_of(disk.child)
     stalled = "" if stall is None else f"its worker {stall}"
     unavailable = ""
-    if bookie.state == "running" and not disk.in_service:
-        unavailable = disk.placement_unknown or "its worker is being started"
-    state = _state(disk, failed=failed, stalled=bool(stalled))
+    served = bookie.serves(disk)
+    if bookie.state == "running" and not served:
+        unavailable = disk.placement_unknown or (
+            "its ledgers are being listed" if disk.in_service else "its worker is being started"
+        )
+    state = _state(disk, failed=failed, served=served and not stalled)
     rates = disk.meter.rates(time.monotonic()) if state == "in service" else {}
     return status.DiskStatus(
         path=str(disk.path),
@@ -136,10 +139,10 @@ def _disk(
     )
 
 
-def _state(disk: Disk, *, failed: str, stalled: bool) -> status.DiskState:
+def _state(disk: Disk, *, failed: str, served: bool) -> status.DiskState:
     if failed and not (disk.waits or is_full(disk)):
         return "failed"
-    return "in service" if disk.in_service and not stalled else "out of service"
+    return "in service" if served else "out of service"
 
 
 def _sum_of_rates(disks: tuple[status.DiskStatus, ...]) -> status.Rates:

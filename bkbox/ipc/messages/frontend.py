@@ -68,6 +68,12 @@ class Listening(Message, to="supervisor"):
     """Unsolicited, front-end to supervisor: the ledgers of the attached disks are known and the port is open."""
 
 
+class DiskServed(Message, to="supervisor"):
+    """Unsolicited, front-end to supervisor: the ledgers of this disk are known, and requests go to it from now on."""
+
+    disk: str
+
+
 class ResolveLedgers(Message, to="supervisor"):
     """Unsolicited, one of several front-ends to supervisor: on which disk are these ledgers? LEDGER_ITEM each; the flag
     is 1 if the ledger is to be assigned to a disk where it has none. LedgersResolved follows, with this ``batch``."""

@@ -27,6 +27,7 @@ from bkbox.supervisor.service.child_progress import POLL_EVERY_S, Progress, chil
 from bkbox.supervisor.service.sd_notify import ServiceManager
 
 if TYPE_CHECKING:
+    from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.service.child_progress import ParentOfChildren
     from bkbox.supervisor.service.replay_progress import Replays
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
         @property
         def accepts_new_ledgers(self) -> bool: ...
+
+        def serves(self, disk: Disk) -> bool: ...
 
 
 log = logging.getLogger(__name__)
@@ -154,7 +157,7 @@ class WatchdogNotifier:
             eta_s = self._eta_s(now)
             left = "" if eta_s is None else f", about {duration(eta_s)} left"
             return f"starting: {self._phase}{left}"
-        serving = sum(disk.in_service for disk in bookie.disks)
+        serving = sum(map(bookie.serves, bookie.disks))
         parts = [f"{serving} of {counted(len(bookie.disks), 'disk')} in service"]
         if not (bookie.writable and bookie.accepts_new_ledgers):
             parts.append("takes no new ledgers")

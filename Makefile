@@ -106,7 +106,7 @@ bench-repair: $(STAMP)
 	$(BIN)/python -m tests.bench.repair $(ARGS)
 
 bench-spark: $(STAMP)
-	PYTHONPATH=$(CURDIR)/spark:$(CURDIR) $(BIN)/python -m tests.bench.pipeline --rounds $${ROUNDS:-5} $(ARGS)
+	$(BIN)/python -m tests.bench.pipeline --rounds $${ROUNDS:-5} $(ARGS)
 
 soak: $(STAMP)
 	$(BIN)/bkbox sim --jobs 2 --minutes $${MINUTES:-20}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.java import CHECKOUT, require_java
+from tests.harness.java import require_java
 from tests.repair.copies import Cluster
 
 pytest.importorskip("pyspark")
@@ -36,8 +35,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)  # else the first python3 on PATH
         patch.setenv("SPARK_HOME", str(without_zip(tmp_path_factory.mktemp("spark-home"))))
-        # Spark lists the folders of sys.path for packages: one that was installed editable is in none of them.
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(CHECKOUT / "spark"), str(CHECKOUT)]))
         found = builder.getOrCreate()
     found.sparkContext.setLogLevel("ERROR")
     yield found

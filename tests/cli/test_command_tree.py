@@ -183,8 +183,8 @@ def test_help_lists_every_command_and_exit_code() -> None:
 
 
 MODULES_BESIDE_CLICK_MAX = 35
-"""Those of bkbox, 11, what click takes for a help text, and a few: how long that is to wait depends on the machine, so it
-is counted and not timed."""
+"""Those of bkbox, 11, what click takes for a help text, and a few: how long that is to wait depends on the machine, so
+it is counted and not timed."""
 
 
 def test_help_loads_click_and_little_else() -> None:

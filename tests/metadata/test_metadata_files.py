@@ -213,13 +213,15 @@ def test_a_full_disk_is_reported_and_over_when_there_is_room_again(tmp_path: Pat
 
         async def put(size: int) -> None:
             await raw.write(
-                lambda c: c.execute("INSERT INTO cookie VALUES ('a', 0, ?)", (bytes(size),))
+                lambda c: (
+                    c.execute("INSERT INTO cookie VALUES ('a', 0, ?)", (bytes(size),)).rowcount
+                )
             )
 
-        await raw.read(lambda c: c.execute(f"PRAGMA max_page_count = {pages}"))
+        await raw.read(lambda c: c.execute(f"PRAGMA max_page_count = {pages}").fetchone())
         with pytest.raises(MetadataUnavailableError, match="full"):
             await put(1_000_000)
-        await raw.read(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 1000}"))
+        await raw.read(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 1000}").fetchone())
         await put(1_000_000)
         await raw.close()
 

@@ -142,7 +142,10 @@ def _translated(path: Path, error: sqlite3.Error) -> MetadataError:
 
 
 class Database:
-    """A connection and its thread. Made by ``open``; ``close`` ends both."""
+    """A connection and its thread. Made by ``open``; ``close`` ends both.
+
+    Invariant: no cursor leaves the thread. One that another thread drops hides the error of a statement that runs then.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -254,20 +257,11 @@ def _transaction(connection: sqlite3.Connection, work: Transaction[T]) -> T:
     connection.execute("BEGIN IMMEDIATE")
     try:
         result = work(connection)
-        if not connection.in_transaction:
-            # SQLite has rolled it back by itself, and newer versions do not say so before COMMIT fails.
-            raise _rolled_back()
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.rollback()
     return result
-
-
-def _rolled_back() -> sqlite3.OperationalError:
-    error = sqlite3.OperationalError("it rolled a transaction back: the disk is full, or fails")
-    error.sqlite_errorcode = sqlite3.SQLITE_FULL
-    return error
 
 
 def _upgrade(connection: sqlite3.Connection, version: int, upgrades: Upgrades) -> int:

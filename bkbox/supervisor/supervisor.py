@@ -580,9 +580,15 @@ class Supervisor:
             disk.in_service and not disk.read_only and not stalls(disk.child) for disk in self.disks
         )
 
-    def serves(self, disk: Disk) -> bool:
-        """True if requests for this disk go to its worker, over every front-end that runs."""
-        return disk.in_service and self.frontends.know_ledgers_of(disk)
+    def refusal_reason(self, disk: Disk) -> str:
+        """The reason that requests for this disk are refused for now; empty if they go to its worker, over every
+        front-end that runs.
+        """
+        if not disk.in_service:
+            return "its worker is being started"
+        if not self.frontends.know_ledgers_of(disk):
+            return "its ledgers are being listed"
+        return ""
 
     async def _read_only(self) -> bool:
         await self.refresh()

@@ -45,7 +45,7 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
     async def list_all(_request: Request) -> object:
         await bookie.refresh()
         return [
-            asdict(view_of(disk, bookie.progress.stall_of(disk.child), served=bookie.serves(disk)))
+            asdict(view_of(disk, bookie.progress.stall_of(disk.child), bookie.refusal_reason(disk)))
             for disk in bookie.disks
         ]
 
@@ -163,9 +163,9 @@ def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
 _MAY_HAVE_LOST = frozenset({DiskClass.HOST_CRASH, DiskClass.REPLACED})
 
 
-def view_of(disk: Disk, stall: Stall | None, *, served: bool) -> DiskView:
-    """A disk as operators see it; ``stall``: of its worker; ``served``: requests go to it."""
-    state, reason, what_to_do = _state(disk, disk.path, served=served)
+def view_of(disk: Disk, stall: Stall | None, refusal: str) -> DiskView:
+    """A disk as operators see it; ``stall``: of its worker; ``refusal``: the reason that requests are refused."""
+    state, reason, what_to_do = _state(disk, disk.path, refusal)
     if stall is not None and state != "failed":
         state, reason = "out of service", f"its worker {stall}"
         what_to_do = "wait: a worker that does nothing is killed and started again by itself"
@@ -189,7 +189,7 @@ def view_of(disk: Disk, stall: Stall | None, *, served: bool) -> DiskView:
     )
 
 
-def _state(disk: Disk, path: Path, *, served: bool) -> tuple[str, str, str]:
+def _state(disk: Disk, path: Path, refusal: str) -> tuple[str, str, str]:
     """State, reason, what to do."""
     failed = str(disk.stats.get("failed", "")) or disk.trouble
     replacement = bookie_command("disk", "replace", path, "NEW_FOLDER")
@@ -205,10 +205,8 @@ def _state(disk: Disk, path: Path, *, served: bool) -> tuple[str, str, str]:
         return "out of service", failed, f"make room on its file system: {remedy(disk)}"
     if failed:
         return "failed", failed, f"put an empty disk in its place: {replacement}"
-    if not disk.in_service:
-        return "out of service", "its worker is being started", ""
-    if not served:
-        return "out of service", "its ledgers are being listed", ""
+    if refusal:
+        return "out of service", refusal, ""
     if disk.draining and not disk.stats.get("ledgers"):
         return (
             "drained",

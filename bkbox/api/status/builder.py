@@ -104,12 +104,10 @@ def _disk(
     stall = bookie.progress.stall_of(disk.child)
     stalled = "" if stall is None else f"its worker {stall}"
     unavailable = ""
-    served = bookie.serves(disk)
-    if bookie.state == "running" and not served:
-        unavailable = disk.placement_unknown or (
-            "its ledgers are being listed" if disk.in_service else "its worker is being started"
-        )
-    state = _state(disk, failed=failed, served=served and not stalled)
+    refusal = bookie.refusal_reason(disk)
+    if bookie.state == "running" and refusal:
+        unavailable = disk.placement_unknown or refusal
+    state = _state(disk, failed=failed, serves=not (refusal or stalled))
     rates = disk.meter.rates(time.monotonic()) if state == "in service" else {}
     return status.DiskStatus(
         path=str(disk.path),
@@ -139,10 +137,10 @@ def _disk(
     )
 
 
-def _state(disk: Disk, *, failed: str, served: bool) -> status.DiskState:
+def _state(disk: Disk, *, failed: str, serves: bool) -> status.DiskState:
     if failed and not (disk.waits or is_full(disk)):
         return "failed"
-    return "in service" if served else "out of service"
+    return "in service" if serves else "out of service"
 
 
 def _sum_of_rates(disks: tuple[status.DiskStatus, ...]) -> status.Rates:

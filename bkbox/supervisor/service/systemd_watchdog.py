@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         @property
         def accepts_new_ledgers(self) -> bool: ...
 
-        def serves(self, disk: Disk) -> bool: ...
+        def refusal_reason(self, disk: Disk) -> str: ...
 
 
 log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class WatchdogNotifier:
             eta_s = self._eta_s(now)
             left = "" if eta_s is None else f", about {duration(eta_s)} left"
             return f"starting: {self._phase}{left}"
-        serving = sum(map(bookie.serves, bookie.disks))
+        serving = sum(not bookie.refusal_reason(disk) for disk in bookie.disks)
         parts = [f"{serving} of {counted(len(bookie.disks), 'disk')} in service"]
         if not (bookie.writable and bookie.accepts_new_ledgers):
             parts.append("takes no new ledgers")

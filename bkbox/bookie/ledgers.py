@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 
 from bkbox.base.values import replaced
 from bkbox.bookie.admission import LedgerStatus
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.log.records import LedgerRecord
+
+LedgersAfter = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
+"""Lists the ledgers with an id greater than the argument, ascending, with their states."""
 
 _CACHED_LEDGERS = 100_000
 

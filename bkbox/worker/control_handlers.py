@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 
 from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
+from bkbox.bookie.ledgers import LedgersAfter
 from bkbox.errors import DamagedError, DiskError
 from bkbox.ipc.handlers import Handlers
 from bkbox.ipc.messages.disk import (
@@ -36,9 +37,6 @@ from bkbox.storage.disk.disk import DiskStore, ReplayReport
 from bkbox.storage.log.records import LedgerRecord
 from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.stages import Stages
-
-LedgersAfter = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
-"""Lists the ledgers with an id greater than the argument, ascending, with their states."""
 
 
 def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> DiskOpened:

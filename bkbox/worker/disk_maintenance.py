@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TypeVar
 from bkbox.base.text import quoted
 from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
-from bkbox.bookie.ledgers import brought_back
+from bkbox.bookie.ledgers import LedgersAfter, brought_back
 from bkbox.bookie.readonly import RESERVE_SPENT
 from bkbox.errors import BugError, DamagedError, DiskError, DiskFullError
 from bkbox.ipc.handlers import Handlers
@@ -87,8 +87,6 @@ notice."""
 OpenFolder = Callable[[], AbstractContextManager[Path]]
 """Opens a path that is certain to lead to the disk while it is open. Raises DiskError."""
 
-ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
-
 
 class DiskMaintenance:
     """Space maintenance of one disk."""
@@ -100,7 +98,7 @@ class DiskMaintenance:
         store: DiskStore,
         bookie: Bookie,
         groups: CommitGroups,
-        ledgers: ListLedgers,
+        ledgers: LedgersAfter,
         reserve_bytes: int,
         open_folder: OpenFolder | None = None,
     ) -> None:

@@ -140,7 +140,7 @@ clean:
 INSTALL = $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --no-compile)
 LOCKED = $(INSTALL) --require-hashes --requirement
 
-$(RUN): pyproject.toml requirements/run.lock
+$(RUN): pyproject.toml setup.py requirements/run.lock
 	@echo "== Installing what runs bkbox in $(VENV), by requirements/run.lock =="
 	@$(make_venv)
 	@$(LOCKED) requirements/run.lock
@@ -149,7 +149,7 @@ $(RUN): pyproject.toml requirements/run.lock
 
 # Where it cannot be compiled, the next target tries again: there may be a C compiler by then.
 COMPILED := $(shell find bkbox proof -name '*.pxd')
-$(KERNEL): $(RUN) setup.py bkbox/native/crc32c.h $(COMPILED) $(wildcard $(COMPILED:.pxd=.py))
+$(KERNEL): $(RUN) bkbox/native/crc32c.h $(COMPILED) $(wildcard $(COMPILED:.pxd=.py))
 	@echo "== Compiling the kernel: $(words $(COMPILED)) modules, for the speed of all that follows =="
 	@$(IDLE) $(BIN)/python setup.py --quiet build_ext --inplace
 	@if $(BIN)/python -c "from bkbox.native.compiled import COMPILED; exit(not COMPILED)"; then touch $@; fi

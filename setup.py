@@ -82,18 +82,16 @@ class BuildKernel(build_ext):
 
 
 class EditableByPath(editable_wheel.editable_wheel):
-    """An editable install whose ``.pth`` file names folders.
+    """An editable install whose ``.pth`` file names folders; ``proof`` lies in the first of them.
 
-    Otherwise setuptools installs a finder, which each process imports before anything else, with a dozen modules that
-    most of them do not need: 15 ms and 2 MB in every process of a checkout's bookies.
+    Otherwise setuptools installs a finder, which every process imports before anything else, with a dozen modules that
+    most do not need: the interpreter's start takes twice the processor time. setuptools offers no public choice for
+    more than one folder; requirements/run.lock has the version, and tests/host/test_checkout.py looks at the result.
     """
 
-    def _select_strategy(self, name, tag, build_lib):
-        by_path = getattr(editable_wheel, "_StaticPth", None)
-        if by_path is None:  # a setuptools other than that of requirements/run.lock
-            return super()._select_strategy(name, tag, build_lib)
+    def _select_strategy(self, name, _tag, _build_lib):
         folders = [Path(self.project_dir, root) for root in (".", "tui", "spark")]
-        return by_path(self.distribution, name, folders)
+        return editable_wheel._StaticPth(self.distribution, name, folders)
 
 
 def forget_stale(wanted: list[Extension]) -> None:

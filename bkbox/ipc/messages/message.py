@@ -6,7 +6,7 @@ expected. Large lists travel in the payload, in pages of at most PAGE_ITEMS item
 socket buffer.
 
 Messages look like dataclasses, to readers and to mypy, but are not: a dataclass costs a millisecond to define, a
-process defines a hundred of these before it serves, and creates few of them.
+process defines dozens of these before it serves, and creates few of them.
 """
 
 from __future__ import annotations

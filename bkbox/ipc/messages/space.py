@@ -1,5 +1,5 @@
-"""What the repair worker asks of a disk's worker (worker/disk_maintenance.py): use of space, garbage collection,
-compaction, scrub.
+"""What the repair worker and the supervisor ask of a disk's worker (worker/disk_maintenance.py): use of space,
+garbage collection, compaction, scrub.
 """
 
 from __future__ import annotations

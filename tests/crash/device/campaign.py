@@ -137,9 +137,8 @@ class Round:
             load = CheckedLoad(
                 self._bookie.port, self._rng.getrandbits(32), self.tally, self._create()
             )
-            load.run(
-                acks=1
-            )  # on a slow machine the first cut would be before that, and prove nothing
+            # On a slow machine the first cut would come before that, and prove nothing.
+            load.run(acks=1)
             while self.tally.cuts < cuts:
                 self._one_cut(load)
                 if self.tally.broken:

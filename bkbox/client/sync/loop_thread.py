@@ -100,13 +100,25 @@ class LoopThread:
     def _start(self, work: Callable[[], Coroutine[Any, Any, T]], future: Future[T]) -> None:
         if future.cancelled():
             return
+        running: set[asyncio.Task[T]] = set()
+
+        # The future, which the caller's thread drops, refers to no task: a Ctrl-C is lost in what Python runs there when
+        # asyncio's list of tasks loses one.
+        def on_ended(task: asyncio.Task[T]) -> None:
+            running.clear()
+            _settle(future, task)
+
+        def cancel() -> None:
+            for task in running:
+                task.cancel()
+
+        def on_done(done: Future[T]) -> None:
+            if done.cancelled() and running:
+                self._loop.call_soon_threadsafe(cancel)
+
         task = self._loop.create_task(work())
-        task.add_done_callback(lambda _task: _settle(future, task))
-
-        def on_done(_future: Future[T]) -> None:
-            if future.cancelled() and not task.done():
-                self._loop.call_soon_threadsafe(task.cancel)
-
+        task.add_done_callback(on_ended)
+        running.add(task)
         future.add_done_callback(on_done)
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
@@ -141,7 +153,8 @@ class LoopThread:
             is_first, self._closed = not self._closed, True
         if not is_first:
             return
-        ending = asyncio.run_coroutine_threadsafe(self._end_all(), self._loop)
+        ending: Future[None] = Future()
+        self._loop.call_soon_threadsafe(self._start, self._end_all, ending)
         try:
             ending.result()
         finally:
@@ -179,11 +192,14 @@ class _Iteration(Generic[T]):
 
     async def next(self) -> T:
         self._step = asyncio.current_task()
-        return await anext(self._items)
+        try:
+            return await anext(self._items)
+        finally:
+            self._step = None
 
     async def end(self) -> None:
         """End the step in flight, such as that of an interrupted thread, and then the generator."""
-        if self._step is not None and not self._step.done():
+        if self._step is not None:
             self._step.cancel()
             await asyncio.wait([self._step])
         await self._items.aclose()

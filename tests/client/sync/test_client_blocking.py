@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
 import threading
+import weakref
+from collections.abc import Iterator
 from concurrent.futures import wait as wait_for_all
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +80,45 @@ def test_a_call_may_have_a_time_out(tmp_path: Path) -> None:
         for bookie in made.bookies.values():
             made.loop.call_soon_threadsafe(bookie.release)
         assert writer.append(b"b", timeout_s=30) == 1
+
+
+@pytest.fixture
+def dropped_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[threading.Thread]]:
+    """The thread that drops each task, as soon as it has."""
+    threads: list[threading.Thread] = []
+    kept: set[weakref.ref[asyncio.Task[Any]]] = set()
+    create_task = asyncio.BaseEventLoop.create_task
+
+    def create(*arguments: Any, **options: Any) -> asyncio.Task[Any]:
+        task = create_task(*arguments, **options)
+        kept.add(weakref.ref(task, lambda _: threads.append(threading.current_thread())))
+        return task
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_task", create)
+    gc.disable()  # it runs in any thread
+    try:
+        yield threads
+    finally:
+        gc.enable()
+
+
+def test_the_callers_thread_drops_no_task(
+    tmp_path: Path, dropped_in: list[threading.Thread]
+) -> None:
+    with bookies(tmp_path) as made:
+        with sync.connect(made.uri) as client:
+            with client.create_ledger() as writer:
+                writer.append_many([b"x"] * 100)
+            reader = client.open_ledger(writer.ledger_id)
+            for _ in range(10):
+                assert len(list(reader.read())) == 100
+                assert list(client.ledgers()) == [writer.ledger_id]
+                assert next(iter(reader.read())).entry_id == 0
+                assert reader.read_entry(99).entry_id == 99
+                with pytest.raises(NoSuchEntryError):
+                    reader.read_entry(100)
+        assert threading.main_thread() not in dropped_in
+        assert len(dropped_in) > 100
 
 
 def test_tail_and_threads(tmp_path: Path) -> None:

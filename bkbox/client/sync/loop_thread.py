@@ -102,7 +102,7 @@ class LoopThread:
             return
         running: set[asyncio.Task[T]] = set()
 
-        # The future, which the caller's thread drops, refers to no task: a Ctrl-C is lost in what Python runs there when
+        # The future, which the caller's thread drops, refers to no task: a Ctrl-C is lost in what Python runs where
         # asyncio's list of tasks loses one.
         def on_ended(task: asyncio.Task[T]) -> None:
             running.clear()

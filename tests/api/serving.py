@@ -14,7 +14,14 @@ from typing import Any
 
 from bkbox.api.admin import server
 from bkbox.api.admin.access import WithToken
-from bkbox.api.admin.routes import EVENT_STREAM, EventStream, Query, Request, Route
+from bkbox.api.admin.routes import (
+    EVENT_STREAM,
+    EventStream,
+    Query,
+    Request,
+    Route,
+    TextResponse,
+)
 from bkbox.api.admin.tcp_access import TcpAccess
 from bkbox.base.token_bucket import TokenBucket
 from bkbox.errors import JobRefusedError
@@ -30,7 +37,7 @@ class Body:
     text: str = "none"
 
 
-def table(done: list[str]) -> tuple[Route, ...]:
+def table(done: list[str], asked_for: threading.Event) -> tuple[Route, ...]:
     async def read(asked: Request) -> object:
         return {"name": asked.place["name"], "query": dict(asked.query)}
 
@@ -47,6 +54,14 @@ def table(done: list[str]) -> tuple[Route, ...]:
 
     async def defect(_asked: Request) -> object:
         raise ZeroDivisionError("of no use")
+
+    async def soon(_asked: Request) -> object:
+        asked_for.set()
+        await asyncio.sleep(0.2)
+        return {}
+
+    async def much(_asked: Request) -> object:
+        return TextResponse("x" * 30_000_000)
 
     async def ticks() -> AsyncGenerator[str, None]:
         while True:
@@ -67,6 +82,8 @@ def table(done: list[str]) -> tuple[Route, ...]:
         Route("POST", "/change", change, body=Body),
         Route("POST", "/refuse", refuse),
         Route("GET", "/late", late),
+        Route("GET", "/soon", soon),
+        Route("GET", "/much", much, media="text/plain"),
         Route("GET", "/defect", defect),
     )
 
@@ -79,11 +96,12 @@ def door(
 
 
 class Serving:
-    """``door``: the one that holds now."""
+    """``door``: the one that holds now; ``asked``: set when a request for /soon has begun."""
 
     def __init__(self, through: TcpAccess | None = None) -> None:
         self.door = through or door()
         self.done: list[str] = []
+        self.asked = threading.Event()
         self.port = 0
         self._stop = asyncio.Event()
         self._up = threading.Event()
@@ -93,7 +111,7 @@ class Serving:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         running = await server.start_tcp(
-            "127.0.0.1", 0, lambda: table(self.done), lambda: self.door
+            "127.0.0.1", 0, lambda: table(self.done, self.asked), lambda: self.door
         )
         self.port = running.address[1]
         self._up.set()
@@ -106,9 +124,15 @@ class Serving:
         return self
 
     def __exit__(self, *_how: object) -> None:
+        if self._thread.is_alive():
+            self.stop()
+
+    def stop(self) -> None:
+        """End the server; what is left of its connections ends with it."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
+        assert not self._thread.is_alive()
 
     def ask(
         self,

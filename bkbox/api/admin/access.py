@@ -46,7 +46,8 @@ class Access(Protocol):
     def credentials(self) -> object: ...
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
-        """Identifies the caller. Raises HttpRefusedError for a caller without any permission."""
+        """Identifies the caller. ``headers``: by name in lower case. Raises HttpRefusedError for a caller without any
+        permission."""
 
 
 class OwnerOnly:
@@ -82,8 +83,8 @@ class WithToken:
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
         refuse_browsers(headers)
-        self._refuse_other_hosts(headers.get("Host", ""))
-        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        self._refuse_other_hosts(headers.get("host", ""))
+        scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise HttpRefusedError(
                 HTTPStatus.UNAUTHORIZED,
@@ -129,7 +130,7 @@ def with_tokens(
 def refuse_browsers(headers: Mapping[str, str]) -> None:
     """Raises HttpRefusedError for a request that a browser sends for a web page."""
     for name in ("Origin", "Sec-Fetch-Site"):
-        if name in headers:
+        if name.lower() in headers:
             raise HttpRefusedError(
                 HTTPStatus.FORBIDDEN,
                 f"requests of web pages are refused (this one has the header {name})",

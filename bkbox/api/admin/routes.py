@@ -100,11 +100,11 @@ class Query:
 
 @frozen_struct
 class Route:
-    """A route. ``path`` as aiohttp takes it: ``/api/v1/jobs/{id}``. For the API document: ``summary``, the class of the
-    ``body``, the annotation of the response (``returns``), and the media type of a response that is not JSON
-    (``media``). ``body`` may be omitted from a request if all of its fields have defaults. ``statuses``: statuses of
-    responses other than 200, without errors. ``java``: the path and its responses are those of Apache's bookie;
-    responses with another status are text."""
+    """A route. ``path``: segments, of which a parameter is one in braces: ``/api/v1/jobs/{id}``. For the API document:
+    ``summary``, the class of the ``body``, the annotation of the response (``returns``), and the media type of a
+    response that is not JSON (``media``). ``body`` may be omitted from a request if all of its fields have defaults.
+    ``statuses``: statuses of responses other than 200, without errors. ``java``: the path and its responses are those
+    of Apache's bookie; responses with another status are text."""
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str

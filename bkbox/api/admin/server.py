@@ -5,8 +5,7 @@ Rules:
 - The socket has mode 0600 before it listens: permission to open it is permission to administer the bookie.
 - A socket file on which no process listens was left by a killed process and is replaced. One that
   answers means that another bookie runs here, which is refused.
-- The application is loaded when the first client connects: aiohttp takes longer to import than a
-  bookie to start, and as much memory as the supervisor.
+- The application is loaded when the first client connects: a bookie that nobody asks needs none of it.
 - TCP connections are accepted at a bounded rate, so that clients that open many take little of the supervisor's time.
 """
 
@@ -20,7 +19,7 @@ import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bkbox.api.admin.socket_path import short_address
 from bkbox.base.text import error_text, reason_of
@@ -30,10 +29,8 @@ from bkbox.security.connection_limits import peer_of
 if TYPE_CHECKING:
     import ssl
 
-    from aiohttp import web
-
     from bkbox.api.admin.access import Access
-    from bkbox.api.admin.application import StatusSource
+    from bkbox.api.admin.application import Application, StatusSource
     from bkbox.api.admin.routes import Route, Routes
     from bkbox.api.admin.tcp_access import TcpAccess
 
@@ -47,6 +44,8 @@ _PER_ADDRESS_MAX = 128
 """Maximum number of unauthenticated TCP connections from one address, so that unfinished requests from it lock out no
 caller at another address."""
 _HANDSHAKE_S = 10.0
+_GOODBYE_S = 1.0
+"""Time-out, in seconds, for the end of a TLS session."""
 _PAUSE_S = 0.005
 """Pause, in seconds, between two accepted TCP connections: a TLS handshake takes about a tenth of it, so the bookie
 keeps the rest."""
@@ -72,9 +71,9 @@ class AdminServer:
         self._access = access
         self._context = context
         self._on_close = on_close
-        self._runner: web.AppRunner | None = None
+        self._application: Application | None = None
         self._serving: asyncio.Task[None] | None = None
-        self._arriving: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._callers = _Callers()
         listener.listen(_BACKLOG)
         asyncio.get_running_loop().add_reader(listener, self._first_client)
@@ -91,12 +90,10 @@ class AdminServer:
         self._serving.add_done_callback(_log_failure)
 
     async def _serve(self) -> None:
-        from bkbox.api.admin.application import runner_of
+        from bkbox.api.admin.application import Application
 
-        self._runner = runner_of(self._routes(), self._access, self._callers.let_in)
-        await self._runner.setup()
-        server = self._runner.server
-        assert server is not None
+        application = Application(self._routes(), self._access, self._callers.let_in)
+        self._application = application
         loop = asyncio.get_running_loop()
         over_tcp = self._listener.family != socket.AF_UNIX
         while True:
@@ -106,25 +103,28 @@ class AdminServer:
                 log.warning("a connection to the admin API failed: %s", error_text(error))
                 await asyncio.sleep(_AGAIN_S)
                 continue
-            too_many = len(server.connections) + len(self._arriving) >= _CONNECTIONS_MAX
+            too_many = len(self._connections) >= _CONNECTIONS_MAX
             if too_many or (over_tcp and not self._callers.admit(address[0], sock)):
                 sock.close()
                 continue
-            task = asyncio.ensure_future(_welcome(server, sock, self._context()))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
+            task = asyncio.ensure_future(_serve_one(application, sock, self._context()))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
             if over_tcp:
                 await asyncio.sleep(_PAUSE_S)
 
     async def close(self) -> None:
         """Stops listening and closes open connections."""
         asyncio.get_running_loop().remove_reader(self._listener)
-        ending = [task for task in (self._serving, *self._arriving) if task is not None]
-        for task in ending:
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+        if self._application is not None:
+            await self._application.close()
+        left = [*self._connections]  # in their TLS handshake
+        for task in left:
             task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await asyncio.gather(*left, return_exceptions=True)
         self._listener.close()
         self._on_close()
 
@@ -160,15 +160,27 @@ class _Callers:
         return [sock for sock in self._by_peer.get(peer, ()) if sock.fileno() >= 0]
 
 
-async def _welcome(server: web.Server, sock: socket.socket, context: ssl.SSLContext | None) -> None:
-    """Hands a connection to the application after its TLS handshake."""
-    timeout_s = None if context is None else _HANDSHAKE_S
+async def _serve_one(
+    application: Application, sock: socket.socket, context: ssl.SSLContext | None
+) -> None:
+    """Serves a connection after its TLS handshake."""
+    from bkbox.api.admin.http_connection import HttpConnection
+
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    limits: dict[str, Any] = {}
+    if context is not None:
+        limits = {"ssl_handshake_timeout": _HANDSHAKE_S, "ssl_shutdown_timeout": _GOODBYE_S}
     try:
-        await asyncio.get_running_loop().connect_accepted_socket(
-            server, sock, ssl=context, ssl_handshake_timeout=timeout_s
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol, sock, ssl=context, **limits
         )
     except OSError as error:  # covers ssl.SSLError and TimeoutError
         log.debug("no connection to the admin API: %s", error_text(error))
+        return
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    await application.serve(HttpConnection(reader, writer))
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -124,7 +124,7 @@ def set_level(level: str) -> None:
     """Set the level from now on."""
     logging.getLogger().setLevel(level.upper())
     # Libraries log at 'info' and below what only their authors want to know.
-    for name in ("asyncio", "aiohttp", "kazoo", "zeroconf"):
+    for name in ("asyncio", "kazoo", "zeroconf"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -63,7 +63,7 @@ class RateLimited:
 class BoundLibraries(logging.Filter):
     """Filter of a handler: the rate limit for the lines of libraries, a kind for each place in their code.
 
-    A peer's bytes reach libraries (aiohttp, asyncio) before they reach us, and libraries have no rate limit.
+    A peer's bytes reach libraries (asyncio, kazoo) before they reach us, and libraries have no rate limit.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:

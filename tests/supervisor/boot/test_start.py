@@ -19,7 +19,7 @@ from tests.harness.processes import BookieProcess
 
 HOOKS = Path(__file__).parent / "hooks"
 
-NEVER = {"aiohttp", "rich", "kazoo", "multiprocessing", "bkbox.api.admin.status_parts"}
+NEVER = {"h11", "rich", "kazoo", "multiprocessing", "bkbox.api.admin.status_parts"}
 if kernel_in_use() == "compiled":  # else the library that computes CRC32C loads them
     NEVER |= {"crc32c", "importlib.metadata", "argparse"}
 ASYNC = {"asyncio", "concurrent.futures"}

@@ -91,7 +91,7 @@ def test_paths_are_decoded_segment_by_segment(serving: Serving) -> None:
     assert serving.ask("GET", "/r%65ad/a")[0] == 200
     for path in ("/read/", "/read", "/read/a/", "//read/a", "/read%2Fa", "/read/a/b"):
         assert serving.ask("GET", path)[0] == 404, path
-    assert serving.ask("GET", "/read/%ff")[0] == 400
+    assert serving.ask("GET", "/read/%ff")[1]["name"] == "%ff"
     assert serving.ask("GET", "/read/a?n=%ff")[0] == 400
     assert serving.ask("GET", "/read/a?" + "n=1&" * 200)[0] == 400
 

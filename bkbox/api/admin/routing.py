@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from bkbox.api.admin.problems import HttpRefusedError
 from bkbox.api.admin.routes import Route
-from bkbox.errors import BadRequestError, NoSuchRouteError
+from bkbox.errors import NoSuchRouteError
 
 _SHOWN = 200
 
@@ -33,12 +33,9 @@ class Routing:
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
         """The route, and the values of its path's parameters. ``path``: percent-encoded.
 
-        Raises HttpRefusedError for a path without a route, MethodRefusedError, BadRequestError.
+        Raises HttpRefusedError for a path without a route, MethodRefusedError.
         """
-        try:
-            given = [unquote(segment, errors="strict") for segment in path.split("/")]
-        except UnicodeDecodeError:
-            raise BadRequestError("path: it is not percent-encoded UTF-8") from None
+        given = [_decoded(segment) for segment in path.split("/")]
         allowed = set()
         for segments, route in self._by_length.get(len(given), ()):
             place = _match(segments, given)
@@ -55,6 +52,14 @@ class Routing:
             f"there is nothing at {path[:_SHOWN]}; /openapi.json says what there is",
             NoSuchRouteError,
         )
+
+
+def _decoded(segment: str) -> str:
+    """A segment whose bytes are no UTF-8 stays percent-encoded: it names nothing, and its handler says so."""
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        return segment
 
 
 def _match(segments: list[str], given: list[str]) -> dict[str, str] | None:

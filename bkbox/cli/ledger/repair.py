@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from bkbox.api.admin import client as admin
 from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base.commandline import cluster_command
 from bkbox.base.ids import LedgerId
@@ -83,6 +82,8 @@ def recover(
         file = ctx.params["config_file"]
         if file is None or password is not None:
             raise click.UsageError("--job goes with --config, and with the ledger's own password")
+        from bkbox.api.admin import client as admin
+
         config = configuration.load(file, os.environ)
         arguments = {"ledger": str(ledger_id)}
         print_started(

@@ -15,11 +15,10 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from bkbox.api.admin.status import Latency, Stage
 from bkbox.base.commandline import bookie_command, shortened
 from bkbox.base.logs.control import in_json, in_lines, in_one_line
 from bkbox.base.text import quoted
@@ -30,6 +29,9 @@ from bkbox.errors import (
     MetadataUnavailableError,
 )
 from bkbox.jobs.job import Job, to_json
+
+if TYPE_CHECKING:
+    from bkbox.api.admin.status import Latency, Stage
 
 Format = Literal["table", "json", "yaml"]
 Row = Sequence[object]

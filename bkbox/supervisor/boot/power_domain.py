@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bkbox.base.ids import BookieId
-from bkbox.client.options import ClientOptions
-from bkbox.client.placement.topology import DEFAULT_RACK, topology_of
 from bkbox.config import metadata_uri
 from bkbox.config.schema import Config
 from bkbox.metadata import connect
@@ -39,6 +37,10 @@ async def check(config: Config, wait_s: float) -> str:
     known = of_store(config)
     if known or config.ack_after != "write":
         return known
+    # Loaded here: it takes the whole client, and one host needs none.
+    from bkbox.client.options import ClientOptions
+    from bkbox.client.placement.topology import topology_of
+
     async with await connect(config.metadata, min(wait_s, config.metadata_wait_s)) as store:
         hosts = await _hosts(config, store)
         script = None if config.topology_script is None else str(config.topology_script)
@@ -49,6 +51,8 @@ async def check(config: Config, wait_s: float) -> str:
 
 def assess(hosts: Mapping[BookieId, str], racks: Mapping[BookieId, str]) -> str:
     """The same, from the hosts and racks of bookies (DEFAULT_RACK: not known)."""
+    from bkbox.client.placement.topology import DEFAULT_RACK
+
     if len(hosts) == 1:
         (host,) = hosts.values()
         return (

@@ -71,8 +71,16 @@ def table(done: list[str], asked_for: threading.Event) -> tuple[Route, ...]:
     async def stream(_asked: Request) -> object:
         return EventStream(ticks())
 
+    async def broken() -> AsyncGenerator[str, None]:
+        yield "tick\n"
+        raise ZeroDivisionError("of no use")
+
+    async def broken_stream(_asked: Request) -> object:
+        return EventStream(broken())
+
     return (
         Route("GET", "/stream", stream, media=EVENT_STREAM),
+        Route("GET", "/broken-stream", broken_stream, media=EVENT_STREAM),
         Route(
             "GET",
             "/read/{name}",

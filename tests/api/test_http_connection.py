@@ -166,6 +166,17 @@ def test_a_client_that_receives_nothing_is_left(monkeypatch: pytest.MonkeyPatch)
         assert serving.ask("GET", "/read/a")[0] == 200
 
 
+def test_a_stream_that_breaks_is_cut_and_in_the_log(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caller(serving) as sock:
+        sock.sendall(get("/broken-stream").encode())
+        told = all_of(sock)
+    assert b"tick" in told
+    assert not told.endswith(b"0\r\n\r\n"), "it has no end that the client could take for one"
+    assert [record.getMessage() for record in caplog.records] == ["a response ended early"]
+
+
 def test_an_end_waits_for_no_client() -> None:
     with Serving() as ending, caller(ending) as idle, caller(ending) as stream:
         idle.sendall(get("/read/a").encode())

@@ -96,6 +96,8 @@ class Application:
             await connection.close()
         except (ConnectionError, TimeoutError):
             log.debug("a client of the admin API has disconnected, or receives nothing")
+        except Exception as error:  # noqa: BLE001 - after the head of a response nothing else can be sent
+            self._log.log(logging.ERROR, "fault", "a response ended early", exc_info=error)
         finally:
             self._open.discard(task)
             connection.abort()

@@ -9,6 +9,7 @@ import pytest
 
 from bkbox.native import kernel_in_use
 from tests.harness.processes import BookieProcess
+from tests.harness.waiting import wait_for
 
 WORKERS_ARE_INTERPRETED = """
 import os, sys
@@ -18,10 +19,12 @@ if "bkbox.worker" in sys.orig_argv:
 
 
 def started(folder: Path, **environment: str) -> dict[str, object]:
-    """The status of a bookie with this environment."""
+    """The status of a bookie with this environment, when each of its processes has said what it runs."""
     bookie = BookieProcess(folder, f"sqlite:{folder / 'cluster.db'}").init(disks=1)
     try:
-        return bookie.start(environment=environment).status()
+        bookie.start(environment=environment)  # the repair worker may come after the first response
+        wait_for(lambda: all(kernels(bookie.status()).values()), "the kernel of each")
+        return bookie.status()
     finally:
         assert bookie.stop() == 0
 

@@ -48,6 +48,9 @@ class Oxia:
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
+        import bkbox.metadata.oxia  # noqa: F401 - it sets what gRPC reads when it is loaded
+
+        # isort: split
         import grpc  # few tests need it
 
         self._channel = grpc.insecure_channel(

@@ -16,12 +16,17 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from bkbox.api.admin.access import Access
-from bkbox.api.admin.http_connection import HttpConnection, MalformedError, RequestHead, Response
+from bkbox.api.admin.http_connection import (
+    HttpConnection,
+    MalformedRequestError,
+    RequestHead,
+    Response,
+)
 from bkbox.api.admin.problems import CONTENT_TYPE, HttpRefusedError, problem_of
 from bkbox.api.admin.problems import to_json as problem_to_json
 from bkbox.api.admin.request_checks import body_of, check_path, query_of
 from bkbox.api.admin.routes import EventStream, JsonResponse, Request, Route, TextResponse
-from bkbox.api.admin.routing import MethodRefusedError, Routing
+from bkbox.api.admin.routing import MethodNotAllowedError, Router
 from bkbox.api.admin.socket_path import STATUS_URL
 from bkbox.api.admin.status import Status, to_json
 from bkbox.base.logs.rate_limited import RateLimited
@@ -75,7 +80,7 @@ class Application:
         access: Callable[[], Access],
         let_in: Callable[[int], None],
     ) -> None:
-        self._routing = Routing(routes)
+        self._router = Router(routes)
         self._access = access
         self._let_in = let_in
         self._refusals = Refusals(time.monotonic)
@@ -121,14 +126,14 @@ class Application:
                 head = await connection.next_request()
         except TimeoutError:
             return False
-        except MalformedError as error:
-            await connection.send(self._refused(error))
+        except MalformedRequestError as error:
+            await connection.send(self._malformed_response(error))
             return False
         if head is None:
             return False
         self._busy.add(task)
         try:
-            response = await self._responded(head, connection)
+            response = await self._response_to(head, connection)
             if isinstance(response, Response):
                 await connection.send(response)
                 return True
@@ -137,16 +142,16 @@ class Application:
         await _stream(connection, *response)
         return True
 
-    async def _responded(
+    async def _response_to(
         self, head: RequestHead, connection: HttpConnection
     ) -> Response | tuple[EventStream, Callable[[], bool]]:
         """The response to a request; or a stream, with what tells if it may go on."""
         try:
-            return await self._handled(head, connection)
+            return await self._handle(head, connection)
         except ConnectionError:
             raise  # the client has disconnected
-        except MalformedError as error:
-            return self._refused(error)
+        except MalformedRequestError as error:
+            return self._malformed_response(error)
         except (BkboxError, TimeoutError) as error:
             if isinstance(error, HttpRefusedError) and error.error is AccessDeniedError:
                 caller = connection.peer or "the unix socket"
@@ -160,7 +165,7 @@ class Application:
             )
             return _problem(BugError(f"{type(error).__name__}: {error_text(error)}"))
 
-    async def _handled(
+    async def _handle(
         self, head: RequestHead, connection: HttpConnection
     ) -> Response | tuple[EventStream, Callable[[], bool]]:
         access = self._access()
@@ -174,7 +179,7 @@ class Application:
         except OSError:
             raise ConnectionResetError from None
         self._let_in(connection.socket.fileno())
-        route, place = self._routing.find(head.method, head.path)
+        route, place = self._router.find(head.method, head.path)
         if route.changes and not caller.may_change:
             raise HttpRefusedError(
                 HTTPStatus.FORBIDDEN,
@@ -193,7 +198,7 @@ class Application:
             return found, lambda: self._access().credentials == access.credentials
         return _response(found)
 
-    def _refused(self, error: MalformedError) -> Response:
+    def _malformed_response(self, error: MalformedRequestError) -> Response:
         self._log.log(logging.WARNING, "malformed", "malformed HTTP (%s)", error.status.phrase)
         return _problem(error, is_last=True)
 
@@ -226,7 +231,7 @@ def _problem(error: BkboxError | TimeoutError, *, is_last: bool = False) -> Resp
     headers = dict(_HEADERS)
     if found.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, MethodRefusedError):
+    if isinstance(error, MethodNotAllowedError):
         headers["Allow"] = error.allowed
     body = json.dumps(problem_to_json(found)).encode()
     status = HTTPStatus(found.status)

@@ -37,7 +37,7 @@ _UNREAD = frozenset({h11.IDLE, h11.SEND_BODY, h11.ERROR})
 """States of the client in which something of its request may be left to be read."""
 
 
-class MalformedError(HttpRefusedError):
+class MalformedRequestError(HttpRefusedError):
     """Bytes that are no HTTP/1.1 request. The text has nothing of its content."""
 
 
@@ -87,7 +87,7 @@ class HttpConnection:
     # ---- requests -------------------------------------------------------------------------------------
 
     async def next_request(self) -> RequestHead | None:
-        """The head of the next request; None after the last. Raises MalformedError."""
+        """The head of the next request; None after the last. Raises MalformedRequestError."""
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
         if self._http.our_state is not h11.IDLE:
@@ -103,7 +103,7 @@ class HttpConnection:
         return _head_of(event)
 
     async def body(self, bytes_max: int) -> bytes:
-        """The body of the request. Raises HttpRefusedError for a larger one, MalformedError."""
+        """The body of the request. Raises HttpRefusedError for a larger one, MalformedRequestError."""
         found = bytearray()
         while isinstance(event := await self._next_event(), h11.Data):
             found += event.data
@@ -115,14 +115,14 @@ class HttpConnection:
         return bytes(found)
 
     async def _next_event(self) -> Any:
-        while (event := self._parsed()) is h11.NEED_DATA:
+        while (event := self._parse()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
                 go_on = h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[])
                 await self._write(self._http.send(go_on))
             self._http.receive_data(await self._reader.read(_PIECE_BYTES))
         return event
 
-    def _parsed(self) -> Any:
+    def _parse(self) -> Any:
         try:
             return self._http.next_event()
         except h11.RemoteProtocolError as error:
@@ -130,8 +130,8 @@ class HttpConnection:
 
     def _is_read(self) -> bool:
         """True if the whole request is read; what has arrived of it is dropped."""
-        with suppress(MalformedError):
-            while self._http.their_state is h11.SEND_BODY and self._parsed() is not h11.NEED_DATA:
+        with suppress(MalformedRequestError):
+            while self._http.their_state is h11.SEND_BODY and self._parse() is not h11.NEED_DATA:
                 pass
         return self._http.their_state not in _UNREAD
 
@@ -140,14 +140,14 @@ class HttpConnection:
     async def send(self, response: Response) -> None:
         """Sends a response. Raises TimeoutError if the client does not receive it."""
         length = {"Content-Length": str(len(response.body))}
-        data = self._begun(response, length)
+        data = self._response_head(response, length)
         if not self._is_head:
             data += self._http.send(h11.Data(data=response.body))
         await self._write(data + self._http.send(h11.EndOfMessage()))
 
     async def begin_stream(self, response: Response) -> None:
         """Sends the head of a response; its body comes in chunks. Raises TimeoutError."""
-        await self._write(self._begun(response, {}))
+        await self._write(self._response_head(response, {}))
 
     async def send_chunk(self, chunk: bytes) -> None:
         """Raises TimeoutError if the client does not receive it."""
@@ -157,7 +157,7 @@ class HttpConnection:
         """Raises TimeoutError."""
         await self._write(self._http.send(h11.EndOfMessage()))
 
-    def _begun(self, response: Response, framing: Mapping[str, str]) -> bytes:
+    def _response_head(self, response: Response, framing: Mapping[str, str]) -> bytes:
         self._lingers = not self._is_read()
         headers = {
             "Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
@@ -218,7 +218,7 @@ def _head_of(request: h11.Request) -> RequestHead:
     return RequestHead(request.method.decode("ascii"), path, query, headers)
 
 
-def _malformed(status: HTTPStatus) -> MalformedError:
+def _malformed(status: HTTPStatus) -> MalformedRequestError:
     if status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-        return MalformedError(status, f"the head is larger than {HEAD_BYTES_MAX} bytes")
-    return MalformedError(status, "this is no request of HTTP/1.1")
+        return MalformedRequestError(status, f"the head is larger than {HEAD_BYTES_MAX} bytes")
+    return MalformedRequestError(status, "this is no request of HTTP/1.1")

@@ -13,15 +13,15 @@ from bkbox.errors import NoSuchRouteError
 _SHOWN = 200
 
 
-class MethodRefusedError(HttpRefusedError):
-    """A path that takes other methods: ``allowed``."""
+class MethodNotAllowedError(HttpRefusedError):
+    """A request whose path takes other methods: ``allowed``, separated by commas."""
 
     def __init__(self, text: str, allowed: str) -> None:
         super().__init__(HTTPStatus.METHOD_NOT_ALLOWED, text)
         self.allowed = allowed
 
 
-class Routing:
+class Router:
     """A table of routes; of two that match, the first."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
@@ -33,7 +33,7 @@ class Routing:
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
         """The route, and the values of its path's parameters. ``path``: percent-encoded.
 
-        Raises HttpRefusedError for a path without a route, MethodRefusedError.
+        Raises HttpRefusedError for a path without a route, MethodNotAllowedError.
         """
         given = [_decoded(segment) for segment in path.split("/")]
         allowed = set()
@@ -46,7 +46,9 @@ class Routing:
             allowed.add(route.method)
         if allowed:
             listed = ", ".join(sorted(allowed))
-            raise MethodRefusedError(f"{path[:_SHOWN]} takes {listed}, not {method[:20]}", listed)
+            raise MethodNotAllowedError(
+                f"{path[:_SHOWN]} takes {listed}, not {method[:20]}", listed
+            )
         raise HttpRefusedError(
             HTTPStatus.NOT_FOUND,
             f"there is nothing at {path[:_SHOWN]}; /openapi.json says what there is",

@@ -5,7 +5,7 @@ Rules:
 - The socket has mode 0600 before it listens: permission to open it is permission to administer the bookie.
 - A socket file on which no process listens was left by a killed process and is replaced. One that
   answers means that another bookie runs here, which is refused.
-- The application is loaded when the first client connects: a bookie that nobody asks needs none of it.
+- The application is loaded when the first client connects: a bookie without a client of the API needs none of it.
 - TCP connections are accepted at a bounded rate, so that clients that open many take little of the supervisor's time.
 """
 

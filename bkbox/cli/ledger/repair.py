@@ -82,6 +82,7 @@ def recover(
         file = ctx.params["config_file"]
         if file is None or password is not None:
             raise click.UsageError("--job goes with --config, and with the ledger's own password")
+        # Loaded here: no other command of this file asks a supervisor.
         from bkbox.api.admin import client as admin
 
         config = configuration.load(file, os.environ)

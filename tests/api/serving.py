@@ -128,7 +128,7 @@ class Serving:
 
     def __enter__(self) -> Serving:
         self._thread.start()
-        assert self._up.wait(10)
+        assert self._up.wait(60)
         return self
 
     def __exit__(self, *_how: object) -> None:
@@ -139,7 +139,7 @@ class Serving:
         """End the server; what is left of its connections ends with it."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def ask(
@@ -154,7 +154,7 @@ class Serving:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
             sent["Authorization"] = f"Bearer {token}"
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, path, body, sent)
             response = connection.getresponse()
             found = json.loads(response.read())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
-from bkbox.api.admin import http_connection
+from bkbox.api.admin import application, http_connection
+from bkbox.api.admin.http_connection import HttpConnection
 from tests.api.serving import TOKEN, Serving
 
 BEARER = f"Authorization: Bearer {TOKEN}\r\n"
@@ -26,7 +27,7 @@ def serving() -> Iterator[Serving]:
 
 
 def caller(serving: Serving) -> closing[socket.socket]:
-    return closing(socket.create_connection(("127.0.0.1", serving.port), timeout=20))
+    return closing(socket.create_connection(("127.0.0.1", serving.port), timeout=60))
 
 
 def all_of(sock: socket.socket) -> bytes:
@@ -154,14 +155,26 @@ def test_old_clients_get_what_they_understand(serving: Serving) -> None:
 
 def test_a_client_that_receives_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "_SEND_TIMEOUT_S", 0.3)
+    left = threading.Event()
+    abort = HttpConnection.abort
+
     with Serving() as serving:
         deaf = socket.socket()
+
+        def leave(connection: HttpConnection) -> None:
+            is_open = connection.socket.fileno() >= 0
+            is_of_deaf = is_open and connection.socket.getpeername() == deaf.getsockname()
+            abort(connection)
+            if is_of_deaf:
+                left.set()
+
+        monkeypatch.setattr(HttpConnection, "abort", leave)
         with closing(deaf):
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.connect(("127.0.0.1", serving.port))
             deaf.sendall(get("/much").encode())
-            deaf.settimeout(20)
-            time.sleep(1)  # longer than it is waited for
+            assert left.wait(60)
+            deaf.settimeout(60)
             assert len(all_of(deaf)) < 30_000_000
         assert serving.ask("GET", "/read/a")[0] == 200
 
@@ -188,9 +201,10 @@ def test_an_end_waits_for_no_client() -> None:
         all_of(stream)
 
 
-def test_a_request_in_hand_is_answered_at_the_end() -> None:
+def test_a_request_in_hand_is_answered_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "_END_S", 60)
     with Serving() as ending, caller(ending) as waiting:
         waiting.sendall(get("/soon").encode())
-        ending.asked.wait(10)
+        assert ending.asked.wait(60)
         ending.stop()
         assert waiting.recv(1 << 16).startswith(b"HTTP/1.1 200 ")

@@ -55,6 +55,9 @@ def table(done: list[str], asked_for: threading.Event) -> tuple[Route, ...]:
     async def defect(_asked: Request) -> object:
         raise ZeroDivisionError("of no use")
 
+    async def cut(_asked: Request) -> object:
+        raise ConnectionResetError("of a worker, not of the client")
+
     async def soon(_asked: Request) -> object:
         asked_for.set()
         await asyncio.sleep(0.2)
@@ -71,16 +74,20 @@ def table(done: list[str], asked_for: threading.Event) -> tuple[Route, ...]:
     async def stream(_asked: Request) -> object:
         return EventStream(ticks())
 
-    async def broken() -> AsyncGenerator[str, None]:
+    async def broken(error: Exception) -> AsyncGenerator[str, None]:
         yield "tick\n"
-        raise ZeroDivisionError("of no use")
+        raise error
 
     async def broken_stream(_asked: Request) -> object:
-        return EventStream(broken())
+        return EventStream(broken(ZeroDivisionError("of no use")))
+
+    async def late_stream(_asked: Request) -> object:
+        return EventStream(broken(TimeoutError()))
 
     return (
         Route("GET", "/stream", stream, media=EVENT_STREAM),
         Route("GET", "/broken-stream", broken_stream, media=EVENT_STREAM),
+        Route("GET", "/late-stream", late_stream, media=EVENT_STREAM),
         Route(
             "GET",
             "/read/{name}",
@@ -93,6 +100,7 @@ def table(done: list[str], asked_for: threading.Event) -> tuple[Route, ...]:
         Route("GET", "/soon", soon),
         Route("GET", "/much", much, media="text/plain"),
         Route("GET", "/defect", defect),
+        Route("GET", "/cut", cut),
     )
 
 

@@ -162,6 +162,7 @@ def test_the_client_raises_what_the_bookie_met(serving: Serving) -> None:
         ("POST", "/refuse", JobRefusedError),
         ("GET", "/late", RequestTimeoutError),
         ("GET", "/defect", BugError),
+        ("GET", "/cut", BugError),
         ("GET", "/nothing", NoSuchRouteError),
         ("GET", "/read/a?x=1", BadRequestError),
     ):

@@ -179,11 +179,12 @@ def test_a_client_that_receives_nothing_is_left(monkeypatch: pytest.MonkeyPatch)
         assert serving.ask("GET", "/read/a")[0] == 200
 
 
+@pytest.mark.parametrize("path", ["/broken-stream", "/late-stream"])
 def test_a_stream_that_breaks_is_cut_and_in_the_log(
-    serving: Serving, caplog: pytest.LogCaptureFixture
+    path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caller(serving) as sock:
-        sock.sendall(get("/broken-stream").encode())
+    with Serving() as serving, caller(serving) as sock:
+        sock.sendall(get(path).encode())
         told = all_of(sock)
     assert b"tick" in told
     assert not told.endswith(b"0\r\n\r\n"), "it has no end that the client could take for one"

@@ -89,6 +89,24 @@ async def test_what_changes_is_told_once_to_each() -> None:
 
 
 @in_loop
+async def test_a_fault_ends_the_streams_and_the_next_listener_gets_events_again() -> None:
+    bookie = Bookie()
+    stream = bookie.events.listen(None)
+    await anext(stream)
+    await looked(bookie)
+    bookie.status = None  # type: ignore[assignment]
+    with pytest.raises(AttributeError):
+        await event(stream)
+    bookie.status = STATUS
+    stream = bookie.events.listen(None)
+    await anext(stream)
+    await looked(bookie)
+    bookie.warn("one")
+    assert (await event(stream))["text"] == "one"
+    await bookie.events.close()
+
+
+@in_loop
 async def test_who_comes_back_gets_what_he_missed() -> None:
     bookie = Bookie()
     stays, goes = bookie.events.listen(None), bookie.events.listen(None)

@@ -17,6 +17,7 @@ from http import HTTPStatus
 
 from bkbox.api.admin.access import Access
 from bkbox.api.admin.http_connection import (
+    DisconnectedError,
     HttpConnection,
     MalformedRequestError,
     RequestHead,
@@ -99,7 +100,7 @@ class Application:
             while not self._is_closing and await self._answer_next(connection, task):
                 pass
             await connection.close()
-        except (ConnectionError, TimeoutError):
+        except DisconnectedError:
             log.debug("a client of the admin API has disconnected, or receives nothing")
         except Exception as error:  # noqa: BLE001 - after the head of a response nothing else can be sent
             self._log.log(logging.ERROR, "fault", "a response ended early", exc_info=error)
@@ -120,7 +121,7 @@ class Application:
         await asyncio.gather(*left, return_exceptions=True)
 
     async def _answer_next(self, connection: HttpConnection, task: asyncio.Task[None]) -> bool:
-        """Answers one request. Returns False if none came. Raises ConnectionError, TimeoutError."""
+        """Answers one request. Returns False if none came. Raises DisconnectedError."""
         try:
             async with asyncio.timeout(_IDLE_S):
                 head = await connection.next_request()
@@ -148,8 +149,8 @@ class Application:
         """The response to a request; or a stream, with what tells if it may go on."""
         try:
             return await self._handle(head, connection)
-        except ConnectionError:
-            raise  # the client has disconnected
+        except DisconnectedError:
+            raise
         except MalformedRequestError as error:
             return self._malformed_response(error)
         except (BkboxError, TimeoutError) as error:
@@ -177,7 +178,7 @@ class Application:
         try:
             caller = access.caller(connection.socket, head.headers)
         except OSError:
-            raise ConnectionResetError from None
+            raise DisconnectedError from None
         self._let_in(connection.socket.fileno())
         route, place = self._router.find(head.method, head.path)
         if route.changes and not caller.may_change:
@@ -243,7 +244,7 @@ async def _stream(
     connection: HttpConnection, stream: EventStream, may_go_on: Callable[[], bool]
 ) -> None:
     """Sends a stream until it ends, the client disconnects or receives nothing, or the credentials change with which it
-    was authenticated. Raises ConnectionError, TimeoutError."""
+    was authenticated. Raises DisconnectedError."""
     try:
         await connection.begin_stream(
             Response(HTTPStatus.OK, stream.content_type, b"", _HEADERS, is_last=True)

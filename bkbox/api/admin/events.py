@@ -77,10 +77,13 @@ class Events:
         self._listeners.add(listener)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.ensure_future(self._watch())
+        watching = self._watching
         try:
             yield f"retry: {_RETRY_MS}\n\n"
             while True:
                 yield await listener.next()
+                if watching.done():
+                    await watching  # a listener without events is told so: raises its error
         finally:
             self._listeners.discard(listener)
 

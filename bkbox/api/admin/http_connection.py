@@ -37,6 +37,10 @@ _UNREAD = frozenset({h11.IDLE, h11.SEND_BODY, h11.ERROR})
 """States of the client in which something of its request may be left to be read."""
 
 
+class DisconnectedError(Exception):
+    """The client has closed its connection, or receives nothing."""
+
+
 class MalformedRequestError(HttpRefusedError):
     """Bytes that are no HTTP/1.1 request. The text has nothing of its content."""
 
@@ -64,7 +68,7 @@ class Response:
 
 
 class HttpConnection:
-    """The connection of one client. Raises ConnectionError in every method if the client has disconnected."""
+    """The connection of one client. Every method raises DisconnectedError."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -119,8 +123,14 @@ class HttpConnection:
             if self._http.they_are_waiting_for_100_continue:
                 go_on = h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[])
                 await self._write(self._http.send(go_on))
-            self._http.receive_data(await self._reader.read(_PIECE_BYTES))
+            self._http.receive_data(await self._read())
         return event
+
+    async def _read(self) -> bytes:
+        try:
+            return await self._reader.read(_PIECE_BYTES)
+        except OSError as error:  # covers ssl.SSLError
+            raise DisconnectedError from error
 
     def _parse(self) -> Any:
         try:
@@ -138,7 +148,6 @@ class HttpConnection:
     # ---- responses ------------------------------------------------------------------------------------
 
     async def send(self, response: Response) -> None:
-        """Sends a response. Raises TimeoutError if the client does not receive it."""
         length = {"Content-Length": str(len(response.body))}
         data = self._response_head(response, length)
         if not self._is_head:
@@ -146,15 +155,13 @@ class HttpConnection:
         await self._write(data + self._http.send(h11.EndOfMessage()))
 
     async def begin_stream(self, response: Response) -> None:
-        """Sends the head of a response; its body comes in chunks. Raises TimeoutError."""
+        """Sends the head of a response; its body comes in chunks."""
         await self._write(self._response_head(response, {}))
 
     async def send_chunk(self, chunk: bytes) -> None:
-        """Raises TimeoutError if the client does not receive it."""
         await self._write(self._http.send(h11.Data(data=chunk)))
 
     async def end_stream(self) -> None:
-        """Raises TimeoutError."""
         await self._write(self._http.send(h11.EndOfMessage()))
 
     def _response_head(self, response: Response, framing: Mapping[str, str]) -> bytes:
@@ -176,8 +183,11 @@ class HttpConnection:
     async def _write(self, data: bytes) -> None:
         for start in range(0, len(data), _PIECE_BYTES):
             self._writer.write(data[start : start + _PIECE_BYTES])
-            async with asyncio.timeout(_SEND_TIMEOUT_S):
-                await self._writer.drain()
+            try:
+                async with asyncio.timeout(_SEND_TIMEOUT_S):
+                    await self._writer.drain()
+            except OSError as error:  # covers ssl.SSLError, TimeoutError
+                raise DisconnectedError from error
 
     # ---- its end --------------------------------------------------------------------------------------
 

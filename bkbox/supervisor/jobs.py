@@ -12,6 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from bkbox.base import background
 from bkbox.errors import BkboxError, DiskError, JobRefusedError
 from bkbox.ipc.messages.message import Message
 from bkbox.ipc.messages.process import GetStats, Stats
@@ -244,7 +245,9 @@ class Jobs:
         for disk in self._bookie.disks:
             before = self._saving.get(disk.uuid)
             if disk.usable and not disk.trouble and (before is None or before.done()):
-                self._saving[disk.uuid] = asyncio.ensure_future(self._save_to(disk))
+                self._saving[disk.uuid] = background.start(
+                    self._save_to(disk), "keeping the history of jobs"
+                )
         if self._saving:
             _done, unsaved = await asyncio.wait(self._saving.values(), timeout=_SAVE_TIMEOUT_S)
             if unsaved:

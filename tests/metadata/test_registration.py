@@ -18,7 +18,7 @@ from bkbox.errors import OperatorError
 from bkbox.metadata.base import RegisteredBookie
 from bkbox.metadata.liveness import Process, boottime_ms, this_process
 from bkbox.metadata.sqlite import database, registration
-from bkbox.metadata.sqlite.registration import LEASE_MS, Row
+from bkbox.metadata.sqlite.registration import LEASE_MS, Row, SqliteRegistration
 from bkbox.metadata.sqlite.store import SqliteStore, create
 from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.metadata.metadata_peer import peer
@@ -154,6 +154,26 @@ def test_a_row_that_was_lost_comes_back(tmp_path: Path, monkeypatch: pytest.Monk
             with closing(sqlite3.connect(path)) as other, other:
                 other.execute("DELETE FROM registration")
             await until_bookies(store, {BOOKIE: RegisteredBookie(True, INFO)}.__eq__)
+
+    asyncio.run(scenario())
+
+
+def test_a_bookie_whose_renewal_has_a_fault_knows_that_it_is_not_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(registration, "RENEWAL_INTERVAL_S", 0.01)
+
+    def fault(*_: object) -> None:
+        raise ZeroDivisionError("of no use")
+
+    async def scenario() -> None:
+        async with store_at(tmp_path / "cluster.db") as store:
+            mine = await store.register(BOOKIE, INFO, read_only=False)
+            monkeypatch.setattr(SqliteRegistration, "_claim", fault)
+            async with asyncio.timeout(60):
+                while not mine.unregistered_s():
+                    await asyncio.sleep(0.01)
+            assert "the registration has ended, which is a fault" in caplog.text
 
     asyncio.run(scenario())
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bkbox.api.admin.socket_path import short_address
+from bkbox.base import background
 from bkbox.base.text import error_text, reason_of
 from bkbox.errors import BookieRunningError, BootError
 from bkbox.security.connection_limits import peer_of
@@ -86,8 +87,7 @@ class AdminServer:
 
     def _first_client(self) -> None:
         asyncio.get_running_loop().remove_reader(self._listener)
-        self._serving = asyncio.ensure_future(self._serve())
-        self._serving.add_done_callback(_log_failure)
+        self._serving = background.start(self._serve(), "the admin API")
 
     async def _serve(self) -> None:
         from bkbox.api.admin.application import Application
@@ -181,11 +181,6 @@ async def _serve_one(
         return
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     await application.serve(HttpConnection(reader, writer))
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the admin API answers no more: %s", error_text(error))
 
 
 async def start(

@@ -9,13 +9,17 @@ last one stands. Time for which this process itself did not run is charged to no
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 
 from bkbox.api.admin.cluster_members import DOWN, Member
 from bkbox.api.cluster.rows import BookieRow, Report, row_of
+from bkbox.base.text import error_text
 from bkbox.errors import BkboxError
+
+_log = logging.getLogger(__name__)
 
 SLOW_S = 1.1
 FIRST_S = 1.9
@@ -122,6 +126,10 @@ class ClusterWatch:
         except TimeoutError:
             self._problem = _NO_LIST
             return
+        except Exception as error:  # noqa: BLE001 - what was known before must not pass for new
+            _log.exception("the list of bookies")
+            self._problem = _fault(error)
+            return
         self._problem, self._listed_s = "", self._clock()
         for bookie in self._polls.keys() - found.keys():
             task = self._polls.pop(bookie).task
@@ -166,6 +174,10 @@ class ClusterWatch:
             except TimeoutError:
                 poll.failure = "it does not answer"
                 return
+            except Exception as error:  # noqa: BLE001 - what was known before must not pass for new
+                _log.exception("the status of bookie %s", poll.member.id)
+                poll.failure = _fault(error)
+                return
         poll.report, poll.failure = report, ""
         if report is not None and not report.state and self._clock() - poll.polled_s > SLOW_S:
             poll.failure = "; ".join(report.problems)  # its status hangs, its port answers
@@ -177,6 +189,10 @@ class ClusterWatch:
         slow = in_flight and now - poll.polled_s > (FIRST_S if poll.is_first else SLOW_S)
         silent_s = now - poll.since_s if poll.failure or slow else None
         return row_of(poll.member, poll.report, silent_s, poll.failure)
+
+
+def _fault(error: Exception) -> str:
+    return f"a fault of bkbox: {type(error).__name__}: {error_text(error)}"
 
 
 def _with_last_address(member: Member, before: Member) -> Member:

@@ -10,6 +10,7 @@ in the background, when a request comes and the last inspection is some time ago
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from bkbox.metadata.base import MetadataStore
     from bkbox.metadata.underreplication import UnderReplication
     from bkbox.storage.files import Files
+
+_log = logging.getLogger(__name__)
 
 _AGAIN_S = 15.0
 _WAIT_S = 1.0
@@ -143,6 +146,9 @@ async def _noting(refresh: Awaitable[None], failed: Callable[[str], None]) -> No
         await refresh
     except (BkboxError, OSError) as error:
         failed(error_text(error))
+    except Exception as error:  # noqa: BLE001 - what was seen before must not pass for new
+        _log.exception("a part of the status")
+        failed(f"a fault of bkbox: {type(error).__name__}: {error_text(error)}")
 
 
 async def _count(tree: UnderReplication) -> int:

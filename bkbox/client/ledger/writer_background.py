@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from bkbox.base import background
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.ledger.driver import Driver, LedgerAccess
 from bkbox.client.options import new_backoff
@@ -41,13 +42,14 @@ class WriterBackground:
         self._retries: asyncio.Task[None] | None = None
         self._announcements: asyncio.Task[None] | None = None
         if explicit_lac_interval_s > 0:
-            loop = asyncio.get_running_loop()
-            self._announcements = loop.create_task(self._announce_lac(explicit_lac_interval_s))
+            self._announcements = background.start(
+                self._announce_lac(explicit_lac_interval_s), "announcing the explicit LAC"
+            )
 
     def start_retries(self) -> None:
         """Start the retries; called when a bookie may have failed."""
         if self._retries is None and self._has_failed():
-            self._retries = asyncio.get_running_loop().create_task(self._retry_failed())
+            self._retries = background.start(self._retry_failed(), "asking failed bookies again")
 
     def stop(self) -> None:
         self._is_over = True

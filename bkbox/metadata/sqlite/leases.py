@@ -15,6 +15,7 @@ from dataclasses import astuple
 from typing import NamedTuple
 from uuid import uuid4
 
+from bkbox.base import background
 from bkbox.errors import HandleClosedError, MetadataError
 from bkbox.metadata.liveness import Process
 from bkbox.metadata.sqlite.database import Database
@@ -80,7 +81,7 @@ class Leases:
             return None
         self._owned[name] = self._row(name, holder, nonce)
         if self._renewal is None:
-            self._renewal = asyncio.create_task(self._renew_for_ever(), name="metadata-leases")
+            self._renewal = background.start(self._renew_for_ever(), "the renewal of leases")
         return nonce
 
     async def give_back(self, name: str, nonce: str) -> None:

@@ -19,6 +19,7 @@ from dataclasses import astuple
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
+from bkbox.base import background
 from bkbox.base.ids import BookieId
 from bkbox.base.values import frozen_struct
 from bkbox.errors import HandleClosedError, MetadataError, OperatorError
@@ -132,7 +133,8 @@ class SqliteRegistration(Registration):
                 )
             await asyncio.sleep(max(holder.expires_ms - self._observer.now_ms(), 1) / 1000)
             holder = await self._database.write(self._claim)
-        self._renewal = asyncio.create_task(self._renew_for_ever(), name="metadata-lease")
+        self._renewal = background.start(self._renew_for_ever(), "the registration")
+        self._renewal.add_done_callback(self._ended)
 
     async def set_read_only(self, read_only: bool) -> None:
         if self._renewal is None:
@@ -175,6 +177,10 @@ class SqliteRegistration(Registration):
             return
         self._note_failure(requested_ms)
         _log.error("registration of bookie %s was taken by process %d", self._bookie, holder.pid)
+
+    def _ended(self, renewal: asyncio.Task[None]) -> None:
+        if not renewal.cancelled():
+            self._note_failure(self._observer.now_ms())
 
     def _note_failure(self, requested_ms: int) -> None:
         if self._failing_since_ms is None:

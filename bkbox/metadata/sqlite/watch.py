@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
+from bkbox.base import background
 from bkbox.errors import HandleClosedError, MetadataError, MetadataUnavailableError
 
 POLL_INTERVAL_S = 0.05
@@ -28,7 +29,7 @@ class Changes:
     def next(self) -> asyncio.Event:
         """The event that is set at the first change after this call."""
         if self._poll is None:
-            self._poll = asyncio.create_task(self._run(), name="metadata-watch")
+            self._poll = background.start(self._run(), "the watch of the metadata store")
         return self._event
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from bkbox.base import background
 from bkbox.base.ids import BookieId
 from bkbox.errors import (
     EncodingError,
@@ -99,7 +100,8 @@ class TreeRegistration(Registration):
                 watch.fired.clear()
         finally:
             self._tree.forget(watch)
-        self._task = asyncio.create_task(self._keep(), name="registration")
+        self._task = background.start(self._keep(), "the registration")
+        self._task.add_done_callback(self._ended)
 
     async def set_read_only(self, read_only: bool) -> None:
         if self._task is None:
@@ -171,6 +173,10 @@ class TreeRegistration(Registration):
                     self._note_absence()
         finally:
             self._tree.forget(watch)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self._note_absence()
 
     def _note_absence(self) -> None:
         if self._absent_since is None:

@@ -19,6 +19,8 @@ class Stage:
         self.members = [Member(name, name, WRITABLE, admin=f"http://{name}") for name in names]
         self.fails: set[str] = set()
         self.hangs: set[str] = set()
+        self.faults: set[str] = set()
+        self.listing_faults = False
         self.away = self.listing_hangs = False
         self.port_answers: asyncio.Event | None = None
         self.asked: list[str] = []
@@ -32,6 +34,8 @@ class Stage:
     async def list(self) -> list[Member]:
         if self.away:
             raise MetadataUnavailableError("no ZooKeeper")
+        if self.listing_faults:
+            raise ZeroDivisionError("of no use")
         if self.listing_hangs:
             await asyncio.Event().wait()
         return self.members
@@ -43,6 +47,8 @@ class Stage:
         if self.port_answers is not None:
             await self.port_answers.wait()
             return Report(verdict="warn", problems=("its status hangs",))
+        if member.id in self.faults:
+            raise ZeroDivisionError("of no use")
         if member.id in self.fails:
             raise BookieNotRunningError("connection refused")
         return Report(state="writable", adds=1.0)
@@ -86,6 +92,21 @@ def test_one_that_fails_is_silent_from_its_last_answer_on_until_it_answers() -> 
         assert await stage.look() == {"a": ("writable", None), "b": ("no answer", 9.0)}
         stage.fails = set()
         assert (await stage.look())["b"] == ("writable", None)
+
+    play(stage, story)
+
+
+def test_what_was_known_before_a_fault_does_not_pass_for_new() -> None:
+    stage = Stage("a", "b")
+
+    async def story() -> None:
+        await stage.look()
+        stage.faults, stage.listing_faults, stage.now = {"b"}, True, 101.0
+        assert (await stage.look()) == {"a": ("writable", None), "b": ("no answer", 1.0)}
+        assert "ZeroDivisionError: of no use; the last list is 1 s old" in stage.watch.problem
+        stage.faults, stage.listing_faults = set(), False
+        assert (await stage.look())["b"] == ("writable", None)
+        assert stage.watch.problem == ""
 
     play(stage, story)
 

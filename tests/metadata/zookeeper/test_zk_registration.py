@@ -17,7 +17,7 @@ from bkbox.config import metadata_uri
 from bkbox.errors import OperatorError
 from bkbox.metadata import init_cluster
 from bkbox.metadata.liveness import Process, this_process
-from bkbox.metadata.tree.registration import PROCESS_PROPERTY, payload, process_of
+from bkbox.metadata.tree.registration import PROCESS_PROPERTY, TreeRegistration, payload, process_of
 from bkbox.metadata.zookeeper import ZooKeeperStore
 from bkbox.wire.metadata.service_info import Endpoint, ServiceInfo, decode, encode, rpc_service_info
 from tests.harness.zookeeper import ZooKeeper, expire
@@ -285,6 +285,26 @@ def test_while_zookeeper_is_away_the_wish_changes_and_nothing_is_raised(
         " is lost",
         " is back",
     ]
+
+
+def test_a_bookie_whose_registration_has_a_fault_knows_that_it_is_not_registered(
+    zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fault(*_: object) -> None:
+        raise ZeroDivisionError("of no use")
+
+    async def scenario() -> None:
+        async with new_store(zookeeper) as (store, root):
+            mine = await store.register(BOOKIE, INFO, read_only=False)
+            monkeypatch.setattr(TreeRegistration, "_claim", fault)
+            with zookeeper.client() as client:
+                client.delete(f"{root}/available/{BOOKIE}")
+            async with asyncio.timeout(60):
+                while not mine.unregistered_s():
+                    await asyncio.sleep(0.01)
+            assert "the registration has ended, which is a fault" in caplog.text
+
+    asyncio.run(scenario())
 
 
 def test_who_lost_the_id_says_so_and_leaves_it_to_the_other(

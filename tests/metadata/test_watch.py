@@ -45,7 +45,11 @@ def test_watches_share_one_poll_and_end_with_the_store(tmp_path: Path) -> None:
             watches = [store.watch_ledger(LedgerId(number)) for number in range(20)]
             for watch in watches:
                 await anext(watch)
-            polls = [task for task in asyncio.all_tasks() if task.get_name() == "metadata-watch"]
+            polls = [
+                task
+                for task in asyncio.all_tasks()
+                if task.get_name() == "the watch of the metadata store"
+            ]
             assert len(polls) == 1
             waiting = [asyncio.ensure_future(anext(watch, "ended")) for watch in watches]
             await asyncio.sleep(0)

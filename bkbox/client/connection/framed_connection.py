@@ -130,8 +130,7 @@ class FramedConnection(asyncio.BufferedProtocol):
     def _receive_frame(self, data: memoryview, start: int) -> int:
         (size,) = LENGTH.unpack_from(data, start)
         end: int = start + PREFIX_BYTES + size
-        # A copy: replies outlive the buffer's contents.
-        body = memoryview(bytes(data[start + PREFIX_BYTES : end]))
+        body = bytes(data[start + PREFIX_BYTES : end])  # replies outlive the buffer's contents
         self.pending.complete(*self._decode(body, self._number), self._number)
         return end
 

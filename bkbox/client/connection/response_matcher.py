@@ -86,34 +86,33 @@ class KeyedReply(NamedTuple):
     reply: Reply
 
 
-Decode = Callable[[memoryview, int], KeyedReply]
-"""Decodes a body with the number of its connection. Raises FrameError."""
+Decode = Callable[[bytes, int], KeyedReply]
+"""Decodes the body of a frame with the number of its connection. Raises FrameError."""
 
 
-def decode_v2(body: memoryview, connection: int) -> KeyedReply:
+def decode_v2(body: bytes, connection: int) -> KeyedReply:
     """Decode a response to a single read."""
-    match v2.decode_response(body):
+    match v2.decode_response(memoryview(body)):
         case v2.ReadResponse(_, code, ledger, entry, data):
             view = None if data is None else memoryview(data)
             return KeyedReply((v2.OP_READ, ledger, entry), Reply(code, view, connection))
     raise FrameError("a response to an opcode that is never sent here")
 
 
-def decode_batch(body: memoryview, connection: int) -> KeyedReply:
+def decode_batch(body: bytes, connection: int) -> KeyedReply:
     """Decode a response to a batch read."""
-    head = v2.decode_response(body[:BATCH_ENTRIES_AT])
+    head = v2.decode_response(memoryview(body)[:BATCH_ENTRIES_AT])
     if not isinstance(head, v2.BatchReadResponse):
         raise FrameError("a response to an opcode that is never sent here")
-    batch = bytes(body)
-    batch_reads.check_sizes(batch, BATCH_ENTRIES_AT)
-    reply = Reply(head.code, None, connection, batch if head.code is Code.EOK else None)
+    batch_reads.check_sizes(body, BATCH_ENTRIES_AT)
+    reply = Reply(head.code, None, connection, body if head.code is Code.EOK else None)
     return KeyedReply((v2.OP_BATCH_READ, head.request_id), reply)
 
 
-def decode_v3(body: memoryview, connection: int) -> KeyedReply:
+def decode_v3(body: bytes, connection: int) -> KeyedReply:
     """Decode a response of version 3."""
     try:
-        response = v3.decode_response(body)
+        response = v3.decode_response(memoryview(body))
     except EncodingError as error:
         raise FrameError(str(error)) from None
     match response:

@@ -214,12 +214,11 @@ class SimLink:
             if found is None:
                 continue  # answered before, or timed out
             item, index = found
-            body = memoryview(frame)[4:]
             if isinstance(item, AddSend):
                 cast(_SlotSet, item.outstanding).completed.add(index)
-                item.complete(index, index, code_of(body), connection.number)
+                item.complete(index, index, code_of(memoryview(frame)[4:]), connection.number)
             else:
-                item.end(self._decode(body, connection.number).reply)
+                item.end(self._decode(frame[4:], connection.number).reply)
             if item.is_over:
                 self._forget(item)
 

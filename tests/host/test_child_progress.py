@@ -42,7 +42,9 @@ def test_a_stopped_child_is_told_of_everywhere(make_bookie: MakeBookie, role: st
         lambda: next((found for found in [health(bookie)] if found[0]), None), "health to tell"
     )
     assert status == 1
-    assert any(f"(pid {child.pid}) has made no progress for" in text for text in waits_for), waits_for
+    assert any(f"(pid {child.pid}) has made no progress for" in text for text in waits_for), (
+        waits_for
+    )
     assert ask(bookie, "/readyz")[0] == ask(bookie, "/healthz")[0] == 503
     found = bookie.status()
     process = process_of(found, child.pid)

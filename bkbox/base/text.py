@@ -116,6 +116,11 @@ def _bytes(data: bytes) -> str:
         return f"0x{data.hex()}"
 
 
+def fault_text(error: Exception) -> str:
+    """The text of an error that nothing in bkbox should have raised, for messages."""
+    return f"a fault of bkbox: {type(error).__name__}: {error_text(error)}"
+
+
 def error_text(error: BaseException) -> str:
     """The text of an error for messages: its own, else the name of its kind in words; never its repr.
 

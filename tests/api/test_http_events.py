@@ -70,6 +70,14 @@ async def looked(bookie: Bookie) -> None:
         await asyncio.sleep(0.005)
 
 
+async def listening(bookie: Bookie) -> AsyncGenerator[str, None]:
+    """A new stream, whose listener hears of what changes from now on."""
+    stream = bookie.events.listen(None)
+    await anext(stream)
+    await looked(bookie)
+    return stream
+
+
 @in_loop
 async def test_what_changes_is_told_once_to_each() -> None:
     bookie = Bookie()
@@ -91,16 +99,12 @@ async def test_what_changes_is_told_once_to_each() -> None:
 @in_loop
 async def test_a_fault_ends_the_streams_and_the_next_listener_gets_events_again() -> None:
     bookie = Bookie()
-    stream = bookie.events.listen(None)
-    await anext(stream)
-    await looked(bookie)
+    stream = await listening(bookie)
     bookie.status = None  # type: ignore[assignment]
     with pytest.raises(AttributeError):
         await event(stream)
     bookie.status = STATUS
-    stream = bookie.events.listen(None)
-    await anext(stream)
-    await looked(bookie)
+    stream = await listening(bookie)
     bookie.warn("one")
     assert (await event(stream))["text"] == "one"
     await bookie.events.close()
@@ -132,18 +136,14 @@ async def test_nobody_looks_while_nobody_listens() -> None:
     bookie = Bookie()
     await asyncio.sleep(0.05)
     assert bookie.looks == 0
-    stream = bookie.events.listen(None)
-    await anext(stream)
-    await looked(bookie)
+    stream = await listening(bookie)
     await stream.aclose()
     await asyncio.sleep(0.05)
     before = bookie.looks
     await asyncio.sleep(0.05)
     assert bookie.looks == before
     bookie.warn("unseen")
-    again = bookie.events.listen(None)
-    await anext(again)
-    await looked(bookie)
+    again = await listening(bookie)
     bookie.warn("seen")
     assert (await event(again))["text"] == "seen"
     await bookie.events.close()
@@ -152,9 +152,7 @@ async def test_nobody_looks_while_nobody_listens() -> None:
 @in_loop
 async def test_one_that_does_not_listen_costs_no_more_than_so_many_events() -> None:
     bookie = Bookie()
-    stream = bookie.events.listen(None)
-    await anext(stream)
-    await looked(bookie)
+    stream = await listening(bookie)
     for number in range(module._UNSENT_MAX + 500):
         bookie.events._tell((replace(STATUS, warnings=(StatusWarning(chr(0x4E00 + number)),)), ()))
     bookie.events._watching.cancel()  # type: ignore[union-attr]

@@ -83,7 +83,7 @@ class Events:
             while True:
                 yield await listener.next()
                 if watching.done():
-                    await watching  # a listener without events is told so: raises its error
+                    await watching  # raises its error: this listener would get no more events
         finally:
             self._listeners.discard(listener)
 

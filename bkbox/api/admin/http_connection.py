@@ -68,7 +68,7 @@ class Response:
 
 
 class HttpConnection:
-    """The connection of one client. Every method raises DisconnectedError."""
+    """The connection of one client. What receives or sends raises DisconnectedError."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -148,6 +148,7 @@ class HttpConnection:
     # ---- responses ------------------------------------------------------------------------------------
 
     async def send(self, response: Response) -> None:
+        """Sends a whole response."""
         length = {"Content-Length": str(len(response.body))}
         data = self._response_head(response, length)
         if not self._is_head:
@@ -159,9 +160,11 @@ class HttpConnection:
         await self._write(self._response_head(response, {}))
 
     async def send_chunk(self, chunk: bytes) -> None:
+        """Sends a part of the body of the response that was begun."""
         await self._write(self._http.send(h11.Data(data=chunk)))
 
     async def end_stream(self) -> None:
+        """Ends the response that was begun."""
         await self._write(self._http.send(h11.EndOfMessage()))
 
     def _response_head(self, response: Response, framing: Mapping[str, str]) -> bytes:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from bkbox.api.admin.cluster_members import DOWN, Member
 from bkbox.api.cluster.rows import BookieRow, Report, row_of
-from bkbox.base.text import error_text
+from bkbox.base.text import fault_text
 from bkbox.errors import BkboxError
 
 _log = logging.getLogger(__name__)
@@ -127,8 +127,7 @@ class ClusterWatch:
             self._problem = _NO_LIST
             return
         except Exception as error:  # noqa: BLE001 - what was known before must not pass for new
-            _log.exception("the list of bookies")
-            self._problem = _fault(error)
+            self._problem = _noted_fault(error, self._problem, "the list of bookies")
             return
         self._problem, self._listed_s = "", self._clock()
         for bookie in self._polls.keys() - found.keys():
@@ -175,8 +174,7 @@ class ClusterWatch:
                 poll.failure = "it does not answer"
                 return
             except Exception as error:  # noqa: BLE001 - what was known before must not pass for new
-                _log.exception("the status of bookie %s", poll.member.id)
-                poll.failure = _fault(error)
+                poll.failure = _noted_fault(error, poll.failure, f"bookie {poll.member.id}")
                 return
         poll.report, poll.failure = report, ""
         if report is not None and not report.state and self._clock() - poll.polled_s > SLOW_S:
@@ -191,8 +189,12 @@ class ClusterWatch:
         return row_of(poll.member, poll.report, silent_s, poll.failure)
 
 
-def _fault(error: Exception) -> str:
-    return f"a fault of bkbox: {type(error).__name__}: {error_text(error)}"
+def _noted_fault(error: Exception, before: str, what: str) -> str:
+    """The text of a fault, which is logged unless the poll ``before`` met the same one."""
+    text = fault_text(error)
+    if text != before:
+        _log.error("%s cannot be looked at", what, exc_info=error)
+    return text
 
 
 def _with_last_address(member: Member, before: Member) -> Member:

@@ -22,7 +22,7 @@ from bkbox.api.status import cookie_report
 from bkbox.api.status.config_file import ConfigFile
 from bkbox.api.status.ended_ledgers import EndedLedgers
 from bkbox.base.ids import BookieId
-from bkbox.base.text import error_text
+from bkbox.base.text import error_text, fault_text
 from bkbox.errors import BkboxError
 from bkbox.supervisor.boot import cookies
 from bkbox.supervisor.boot.other_writers import other_writers
@@ -148,7 +148,7 @@ async def _noting(refresh: Awaitable[None], failed: Callable[[str], None]) -> No
         failed(error_text(error))
     except Exception as error:  # noqa: BLE001 - what was seen before must not pass for new
         _log.exception("a part of the status")
-        failed(f"a fault of bkbox: {type(error).__name__}: {error_text(error)}")
+        failed(fault_text(error))
 
 
 async def _count(tree: UnderReplication) -> int:

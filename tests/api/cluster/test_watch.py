@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from bkbox.api.admin.cluster_members import DOWN, WRITABLE, Member
 from bkbox.api.cluster.rows import Report
 from bkbox.api.cluster.watch import FIRST_S, IN_FLIGHT_MAX, SLOW_S, ClusterWatch
@@ -96,13 +98,20 @@ def test_one_that_fails_is_silent_from_its_last_answer_on_until_it_answers() -> 
     play(stage, story)
 
 
-def test_what_was_known_before_a_fault_does_not_pass_for_new() -> None:
+def test_what_was_known_before_a_fault_does_not_pass_for_new(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stage = Stage("a", "b")
 
     async def story() -> None:
         await stage.look()
         stage.faults, stage.listing_faults, stage.now = {"b"}, True, 101.0
-        assert (await stage.look()) == {"a": ("writable", None), "b": ("no answer", 1.0)}
+        for _ in range(3):
+            assert (await stage.look()) == {"a": ("writable", None), "b": ("no answer", 1.0)}
+        assert sorted(record.getMessage() for record in caplog.records) == [
+            "bookie b cannot be looked at",
+            "the list of bookies cannot be looked at",
+        ]
         assert "ZeroDivisionError: of no use; the last list is 1 s old" in stage.watch.problem
         stage.faults, stage.listing_faults = set(), False
         assert (await stage.look())["b"] == ("writable", None)

@@ -42,4 +42,5 @@ class ConfigFile:
             found = os.stat(self._path)
         except OSError:
             return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        # The time of the last change of content, owner or permissions, which nobody can set back.
+        return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns

@@ -41,14 +41,10 @@ def nothing_is_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def new_store(
-    zookeeper: ZooKeeper, wait_s: float, session_timeout_s: float = 10.0
-) -> AsyncIterator[ZooKeeperStore]:
+async def new_store(zookeeper: ZooKeeper) -> AsyncIterator[ZooKeeperStore]:
     root = zookeeper.new_root()
     await init_cluster(zookeeper.uri(root))
-    async with await open_store(
-        zookeeper, root, wait_s=wait_s, session_timeout_s=session_timeout_s
-    ) as store:
+    async with await open_store(zookeeper, root) as store:
         yield store
 
 
@@ -104,13 +100,14 @@ def test_one_of_several_servers_is_enough(zookeeper: ZooKeeper) -> None:
 
 def test_for_a_while_under_one_session(zookeeper: ZooKeeper) -> None:
     async def scenario() -> None:
-        async with new_store(zookeeper, wait_s=0.3) as store:
+        async with new_store(zookeeper) as store:
             created = await store.create_ledger(ledger_of(1))
             await store.register(BOOKIE, rpc_service_info("b", 1), read_only=False)
             watch = store.watch_ledger(ONE)
             assert await anext(watch) == created
             session = store._zk.session_id
             zookeeper.suspend()
+            patience, store._zk.wait_s = store._zk.wait_s, 0.3
             try:
                 turns = 0
 
@@ -136,12 +133,13 @@ def test_for_a_while_under_one_session(zookeeper: ZooKeeper) -> None:
                 waiting = asyncio.ensure_future(anext(watch))
             finally:
                 zookeeper.resume()
+            store._zk.wait_s = patience
             # The write that was given up was on its way: it did take effect, and the watch tells.
             async with asyncio.timeout(20):
                 changed = await waiting
             assert changed is not None
             assert changed.version == 1
-            async with store._zk.deadline(20):
+            async with store._zk.deadline():
                 await store._zk.sync("/")
             assert await store.read_ledger(ONE) == changed
             assert store._zk.session_id == session
@@ -198,8 +196,8 @@ def test_for_longer_than_the_session(
 def test_watches_go_on_after_an_expiry(zookeeper: ZooKeeper) -> None:
     async def scenario() -> None:
         async with (
-            new_store(zookeeper, wait_s=20) as store,
-            new_store(zookeeper, wait_s=20) as elsewhere,
+            new_store(zookeeper) as store,
+            new_store(zookeeper) as elsewhere,
         ):
             watch = store.watch_ledger(ONE)
             assert await anext(watch) is None
@@ -259,7 +257,9 @@ def delay(patch: pytest.MonkeyPatch, owner: Any, method: str, seconds: float) ->
 @pytest.mark.parametrize("how", ["killed", "suspended"])
 def test_for_good(zookeeper: ZooKeeper, how: str) -> None:
     async def scenario() -> None:
-        store = await open_new(zookeeper)
+        root = zookeeper.new_root()
+        await init_cluster(zookeeper.uri(root))
+        store = await open_store(zookeeper, root)
         await store.register(BOOKIE, rpc_service_info("b", 1), read_only=False)
         watch = store.watch_ledger(ONE)
         await anext(watch)
@@ -268,6 +268,7 @@ def test_for_good(zookeeper: ZooKeeper, how: str) -> None:
             zookeeper.kill()
         else:
             zookeeper.suspend()
+        store._zk.wait_s = 0.3
         with pytest.raises(MetadataUnavailableError):
             await store.instance_id()
         stuck = asyncio.create_task(store._zk.sync("/"))
@@ -277,11 +278,6 @@ def test_for_good(zookeeper: ZooKeeper, how: str) -> None:
             await stuck
         assert await waiting == "ended"
         assert len(asyncio.all_tasks()) == 1
-
-    async def open_new(zookeeper: ZooKeeper) -> ZooKeeperStore:
-        root = zookeeper.new_root()
-        await init_cluster(zookeeper.uri(root))
-        return await open_store(zookeeper, root, wait_s=0.3)
 
     try:
         asyncio.run(scenario())
@@ -297,7 +293,7 @@ def test_for_good(zookeeper: ZooKeeper, how: str) -> None:
 
 def test_a_watch_that_is_left_is_taken_away(zookeeper: ZooKeeper) -> None:
     async def scenario() -> None:
-        async with new_store(zookeeper, wait_s=20) as store:
+        async with new_store(zookeeper) as store:
             await store.create_ledger(ledger_of(1))
             before = zookeeper.watches()
             watches = [store.watch_ledger(LedgerId(number)) for number in (1, 1, 2)]
@@ -322,7 +318,7 @@ def test_a_watch_that_is_left_is_taken_away(zookeeper: ZooKeeper) -> None:
 
 def test_a_new_watch_of_what_another_leaves_sees_the_change(zookeeper: ZooKeeper) -> None:
     async def scenario() -> None:
-        async with new_store(zookeeper, wait_s=20) as store:
+        async with new_store(zookeeper) as store:
             version = (await store.create_ledger(ledger_of(1))).version
             old = store.watch_ledger(ONE)
             await anext(old)

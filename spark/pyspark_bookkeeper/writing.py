@@ -6,6 +6,10 @@ abandoned ones: the ledgers of attempts that failed, were killed, or ran beside 
 their custom metadata, among the ids that were given out since the job began. A repeated batch, as after a restart, is
 recognised by its number and its ledgers are deleted. So every row is there exactly once.
 
+A task may outlive its job: Spark ends its input, and the task cannot tell that from the last row. So a batch job has an
+empty ledger of its own until it ends. A task that has closed its ledger and finds that one deleted deletes its own as
+well; if it finds it there, the driver has still to search, and finds the task's ledger.
+
 Rows for a log go the same way, and are then appended to it (logsink.py).
 
 An entry is a row's column ``value``, in the order of the task.
@@ -32,10 +36,12 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from bkbox.base.commandline import plain_command
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
+from bkbox.client.ledger.writer import LedgerWriter
 from bkbox.errors import (
     BkboxError,
     ConfigError,
     EntryTooLargeError,
+    JobCancelledError,
     MetadataError,
     NoSuchLedgerError,
 )
@@ -90,19 +96,7 @@ class _Writes:
         if first is None:
             return Sealed(None, 0, 0)
         async with connected(options) as client:
-            writer = await client.create_ledger(
-                options.ensemble_size,
-                options.write_quorum,
-                options.ack_quorum,
-                options.digest_type,
-                options.password.encode(),
-                {
-                    "application": b"pyspark",
-                    **options.custom,
-                    JOB: self._job.encode(),
-                    DATASET: self._document.encode(),
-                },
-            )
+            writer = await self._create_ledger(client)
             try:
                 found: list[bytes] | None = first
                 while found is not None:
@@ -112,12 +106,32 @@ class _Writes:
                     size += sum(map(len, found))
                     found = await anext(values, None)
                 await writer.close()
+                await self._require_job(client)
             except BaseException:
                 await writer.abort()
                 with suppress(BkboxError):
                     await client.delete_ledger(writer.ledger_id)
                 raise
         return Sealed(writer.ledger_id, entries, size)
+
+    async def _create_ledger(self, client: Client) -> LedgerWriter:
+        options = self._options
+        return await client.create_ledger(
+            options.ensemble_size,
+            options.write_quorum,
+            options.ack_quorum,
+            options.digest_type,
+            options.password.encode(),
+            {
+                "application": b"pyspark",
+                **options.custom,
+                JOB: self._job.encode(),
+                DATASET: self._document.encode(),
+            },
+        )
+
+    async def _require_job(self, client: Client) -> None:
+        """Raises JobCancelledError if the driver does not search for abandoned ledgers any more."""
 
     def _must_fit(self, values: list[bytes], entry_bytes_max: int) -> None:
         """Raises EntryTooLargeError in the task, where the job fails, and not after it was published."""
@@ -205,12 +219,20 @@ class BatchWriter(_Writes, DataSourceArrowWriter):
                 ]
             )
         self._overwrite = overwrite
-        self._first_id = asyncio.run(self._draw())
+        self._job_ledger = asyncio.run(self._begin())
 
-    async def _draw(self) -> int:
-        """Draws a ledger id; all ids of the job's ledgers are greater."""
+    async def _begin(self) -> LedgerId:
+        """Creates the job's own ledger. The ids of its tasks' ledgers are greater."""
         async with connected(self._options) as client:
-            return await client.store.new_ledger_id()
+            writer = await self._create_ledger(client)
+            await writer.abort()
+            return writer.ledger_id
+
+    async def _require_job(self, client: Client) -> None:
+        try:
+            await client.store.read_ledger(self._job_ledger, linearizable=True)
+        except NoSuchLedgerError:
+            raise JobCancelledError("the job has ended without this task") from None
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish."""
@@ -231,8 +253,10 @@ class BatchWriter(_Writes, DataSourceArrowWriter):
             else:
                 found = await self._publish(client, change)
                 await datasets.bury(self._document)
+            # In this order: a task that still finds the job's ledger has one of its own with an id below `bound`.
+            await client.delete_ledger(self._job_ledger)
             bound = await client.store.new_ledger_id()
-            await self._delete_abandoned(client, found, self._first_id, bound)
+            await self._delete_abandoned(client, found, self._job_ledger, bound)
 
 
 class StreamWriter(_Writes, DataSourceStreamArrowWriter):

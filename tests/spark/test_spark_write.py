@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -9,7 +10,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bkbox.errors import NoSuchLedgerError
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructType
+from pyspark_bookkeeper.options import write_options
+from pyspark_bookkeeper.writing import BatchWriter
+
+from bkbox.errors import JobCancelledError, LedgerClosedError, NoSuchLedgerError
 from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness.waiting import wait_for
 from tests.repair.copies import Cluster, Hands
@@ -78,9 +84,31 @@ def test_a_job_that_fails_leaves_nothing(spark: Any, cluster: Cluster) -> None:
     with pytest.raises(Exception, match="planted"):
         writer(broken, cluster.uri, "broken").mode("append").save()
     # A task that is still at work when another one fails ends a moment later.
-    wait_for(lambda: all_ledgers(cluster.uri) == before, "what it has written to be gone")
+    wait_for(lambda: all_ledgers(cluster.uri) <= before, "what it has written to be gone")
     with pytest.raises(Exception, match="there is no dataset broken"):
         reader(spark, cluster.uri, dataset="broken").load().count()
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+@pytest.mark.parametrize("ends_after", [0, 1, 2])
+def test_a_task_that_outlives_its_job_leaves_nothing(
+    cluster: Cluster, end: str, ends_after: int
+) -> None:
+    """``ends_after``: batches of rows that the task has read when the job ends."""
+    before = all_ledgers(cluster.uri)
+    options = write_options({"metadata.uri": cluster.uri, "dataset": "outlived"})
+    job = BatchWriter(options, StructType().add("value", BinaryType()), overwrite=False)
+    assert len(all_ledgers(cluster.uri) - before) == 1, "the job's own"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            if number == ends_after:
+                getattr(job, end)([])
+            yield pa.record_batch([pa.array([b"row"], pa.binary())], names=["value"])
+
+    with pytest.raises((JobCancelledError, NoSuchLedgerError, LedgerClosedError)):
+        job.write(batches())
+    assert all_ledgers(cluster.uri) <= before
 
 
 def test_no_rows_and_rows_that_are_no_entries(spark: Any, cluster: Cluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import runpy
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,13 @@ from pyspark_bookkeeper.writing import BatchWriter, StreamWriter
 
 from bkbox.client.log import Log, LogWriter
 from bkbox.client.log.log import logs
-from bkbox.errors import AddFailedError, ConfigError, EntryTooLargeError, NotLeaderError
+from bkbox.errors import (
+    AddFailedError,
+    ConfigError,
+    EntryTooLargeError,
+    NoSuchLedgerError,
+    NotLeaderError,
+)
 from tests.harness.java import CHECKOUT
 from tests.repair.copies import Cluster, Hands
 from tests.spark.sparkledgers import closed, in_cluster, reader, rows, values
@@ -54,12 +61,12 @@ def left_over(cluster: Cluster) -> Callable[[], set[int]]:
     """Ledgers of tasks that are still there, but for what other tests have left."""
 
     async def find(ours: Hands) -> set[int]:
-        ledgers = [ledger async for ledger in ours.client.ledgers()]
-        return {
-            ledger
-            for ledger in ledgers
-            if "bkbox.spark.job" in dict((await ours.client.metadata(ledger)).custom)
-        }
+        found = set()
+        async for ledger in ours.client.ledgers():
+            with suppress(NoSuchLedgerError):
+                if "bkbox.spark.job" in dict((await ours.client.metadata(ledger)).custom):
+                    found.add(ledger)
+        return found
 
     before = in_cluster(cluster.uri, find)
     return lambda: in_cluster(cluster.uri, find) - before

@@ -41,8 +41,11 @@ class LedgerWatch:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
+        following = self._following
+        # A task in a circle of references ends in any thread, where a Ctrl-C may be lost with it (sync/loop_thread.py).
+        del self._following
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
     async def unless_changed(self, work: Coroutine[Any, Any, T]) -> T | None:
         """The result of ``work``; None if the metadata changed before or meanwhile.

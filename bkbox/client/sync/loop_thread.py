@@ -23,6 +23,9 @@ T = TypeVar("T")
 _END_S = 10.0
 """Time, in seconds, that cancelled work may take to end."""
 
+_SIGNALS_EVERY_S = 1.0
+"""A Ctrl-C that comes right before a thread begins to wait for a lock is noticed when that wait ends."""
+
 
 class LoopThread:
     """An event loop in a thread."""
@@ -73,6 +76,9 @@ class LoopThread:
         future: Future[T] = Future()
         try:
             self._begin(within, future)
+            while not future.done():
+                with suppress(TimeoutError):
+                    future.exception(_SIGNALS_EVERY_S)
             return future.result()
         except CancelledError:
             raise HandleClosedError("the client was closed meanwhile") from None

@@ -42,7 +42,7 @@ class LedgerWatch:
 
     async def __aexit__(self, *_error: object) -> None:
         following = self._following
-        # A task in a circle of references ends in any thread, where a Ctrl-C may be lost with it (sync/loop_thread.py).
+        # A task in a reference cycle is collected in any thread, where a Ctrl-C may be lost (sync/loop_thread.py).
         del self._following
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)

@@ -24,7 +24,9 @@ _END_S = 10.0
 """Time, in seconds, that cancelled work may take to end."""
 
 _SIGNALS_EVERY_S = 1.0
-"""A Ctrl-C that comes right before a thread begins to wait for a lock is noticed when that wait ends."""
+"""Interval, in seconds, at which a thread that waits looks for signals. One that comes right before a wait for a lock
+does not interrupt it.
+"""
 
 
 class LoopThread:

@@ -3,9 +3,10 @@
 Each front-end has a link of its own, and a group is of one link. All groups are in one order, in which they are carried
 out and end, so what a group waits for includes what came before it over any link.
 
-Group commit works by overlap. At most one sync is in flight, on a thread of its own; what is received and written
-meanwhile is covered by the next one. A small sync runs at once on the worker's own thread: the disk takes hardly longer
-for it than for nothing, and handing it over would cost more than the overlap could save.
+Group commit works by overlap. One sync runs, on a thread of its own; what is received and written meanwhile is covered
+by the next one, which starts when the first has ended (sync_queue.py). A small sync runs at once on the worker's own
+thread: the disk takes hardly longer for it than for nothing, and handing it over would cost more than the overlap could
+save.
 
 Checkpoints and writeback run in the background, one of each at a time. Only their beginnings and ends run on the
 worker's thread: no group touches what they read and write in between.
@@ -23,12 +24,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import NamedTuple
 
 from bkbox.base.logs.trace import CURRENT_CONNECTIONS
+from bkbox.base.values import struct
 from bkbox.bookie.bookie import Bookie, CommitGroup
 from bkbox.errors import BugError, DiskError, EncodingError, FrameError
 from bkbox.storage.disk.checkpointing import PendingCheckpoint, Sync
@@ -36,6 +39,7 @@ from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.log.records import Location
 from bkbox.worker.frontend_link import FrontLink, RequestGroup
 from bkbox.worker.stages import Stages
+from bkbox.worker.sync_queue import SyncQueue
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +81,15 @@ class _WrittenGroup(NamedTuple):
     work: CommitGroup
 
 
+@struct
+class _BegunSync:
+    """A sync that was begun at ``at_us``, and how many groups it covers."""
+
+    sync: Sync
+    at_us: int
+    groups: int
+
+
 class _BackgroundTask:
     """A background task: its call, and what the worker does when it is done."""
 
@@ -111,10 +124,15 @@ class CommitGroups:
         self._on_lost = on_lost
         self._fronts: tuple[FrontLink, ...] = ()
         self._waiting: list[_WrittenGroup] = []
+        """Written, and covered by no sync yet."""
+        self._syncs = SyncQueue(self._notify)
+        self._begun: deque[_BegunSync] = deque()
         self._covered: list[_WrittenGroup] = []
-        self._sync: Sync | None = None
-        self._sync_us = self._last_sync_us = self._last_adds = 0
+        """The groups of all syncs that were begun, in order."""
+        self._synced_us = self._last_sync_us = self._last_adds = 0
         self._checkpoint: PendingCheckpoint | None = None
+        self._checkpoint_due = False
+        """No sync is begun before it has begun, which it does while none is in flight."""
         self._checkpoint_refused = False
         self._cold_reads: list[_WrittenGroup] = []
         self._syncing, self._checkpointing, self._writeback = (
@@ -252,16 +270,21 @@ class CommitGroups:
         if store.failed_reason is not None:
             self._fail_waiting()
             return
-        if self._sync is None and self._checkpoint is None and store.checkpoint_due:
+        if self._checkpoint is None and not self._checkpoint_due:
+            self._checkpoint_due = store.checkpoint_due
+        if self._checkpoint_due and not self._begun:
+            self._checkpoint_due = False
             if store.has_hidden:
                 self._begin_sync(store.begin_sync(), at_once=True)
             self._begin_checkpoint()
-        if self._sync is None and self._waiting:
-            self._gather()
+        if self._waiting and not self._checkpoint_due:
+            if not self._begun:
+                self._gather()
             if store.failed_reason is not None:
                 self._fail_waiting()
                 return
-            self._begin_sync(store.begin_sync())
+            if not self._extend_sync():
+                self._begin_sync(store.begin_sync())
         if self._writeback.future is None:
             writeback = store.begin_writeback()
             if writeback is not None:
@@ -288,7 +311,7 @@ class CommitGroups:
         if self._must_note_end():
             return max(0, self._noted_us + _NOTE_END_US - self._ticks_us())
         if (
-            self._sync is not None
+            self._begun
             or self._waiting
             or self._marking.future is not None
             or store.blocks_checkpoints
@@ -334,7 +357,7 @@ class CommitGroups:
         is_done = self._idle_at == store.position
         if not is_idle and now - self._marked_us >= _TAIL_US:
             self._mark_tail(now)
-        if self._sync is not None or self._waiting or is_done:
+        if self._begun or self._waiting or is_done:
             return
         try:
             if bookie.has_active and (is_idle or now - self._unmarked_us >= _UNMARK_US):
@@ -401,7 +424,7 @@ class CommitGroups:
     def sync_in_background(self) -> None:
         """Called after an append outside the groups: begin to sync it, if no sync is in flight, and begin
         whatever is due."""
-        if self._sync is None:
+        if not self._begun:
             self._begin_sync(self._store.begin_sync())
         self._go_on()
 
@@ -436,20 +459,36 @@ class CommitGroups:
         )
 
     def _begin_sync(self, sync: Sync, *, at_once: bool = False) -> None:
-        self._covered, self._waiting = self._waiting, []
-        self._sync = sync
-        self._sync_us = self._ticks_us()
-        if at_once or sync.size <= _AT_ONCE_BYTES:
+        """``sync``: covers all groups that wait. ``at_once``: if none is in flight."""
+        runs_here = not self._begun and (at_once or sync.size <= _AT_ONCE_BYTES)
+        self._begun.append(_BegunSync(sync, self._ticks_us(), 0))
+        self._cover_waiting()
+        if runs_here:
             sync.run()
-            self._end_sync()
-        else:
-            self._start(self._syncing, sync.run, self._end_sync)
+            self._end_sync(sync)
+        elif self._syncs.put(sync):
+            self._start(self._syncing, self._syncs.run, lambda: None)
 
-    def _end_sync(self) -> None:
-        sync, self._sync = self._sync, None
-        covered, self._covered = self._covered, []
-        assert sync is not None
-        self._last_sync_us = self._ticks_us() - self._sync_us
+    def _extend_sync(self) -> bool:
+        """Have all groups that wait covered by a sync that was begun and does not run yet; False if there is none."""
+        extended = self._syncs.extend(self._store.extend_sync)
+        if extended:
+            self._cover_waiting()
+        return extended
+
+    def _cover_waiting(self) -> None:
+        self._begun[-1].groups += len(self._waiting)
+        self._covered += self._waiting
+        self._waiting = []
+
+    def _end_sync(self, sync: Sync) -> None:
+        begun = self._begun.popleft()
+        if begun.sync is not sync:
+            raise BugError("syncs end in another order than they were begun in")
+        covered, self._covered = self._covered[: begun.groups], self._covered[begun.groups :]
+        now_us = self._ticks_us()
+        self._last_sync_us = now_us - max(begun.at_us, self._synced_us)
+        self._synced_us = now_us
         self._last_adds = sum(written.work.adds.entries for written in covered)
         failure = None
         try:
@@ -473,7 +512,7 @@ class CommitGroups:
 
     def _fail_waiting(self) -> None:
         """Fail all waiting groups: on a failed disk nothing can become durable."""
-        if self._sync is None and self._waiting:
+        if not self._begun and self._waiting:
             waiting, self._waiting = self._waiting, []
             for written in waiting:
                 self._finish(written, DiskError(self._store.failed_reason or ""))
@@ -505,7 +544,11 @@ class CommitGroups:
     ) -> None:
         task.on_done = on_done
         task.future = self._threads.submit(call)
-        task.future.add_done_callback(lambda _future: os.eventfd_write(self._event, 1))
+        task.future.add_done_callback(lambda _future: self._notify())
+
+    def _notify(self) -> None:
+        """On any thread: have ``on_background_done`` called."""
+        os.eventfd_write(self._event, 1)
 
     def on_background_done(self) -> None:
         """Collect background tasks that are done, and go on."""
@@ -517,6 +560,8 @@ class CommitGroups:
         self._go_on()
 
     def _collect_done(self) -> None:
+        for sync in self._syncs.pop_ended():
+            self._end_sync(sync)
         for task in self._tasks():
             if task.future is not None and task.future.done():
                 future, task.future = task.future, None
@@ -541,10 +586,10 @@ class CommitGroups:
             self._serve_cold_reads(cold_reads)
             if self._store.failed_reason is not None:
                 self._fail_waiting()
-            elif self._sync is None and self._waiting:
+            elif not self._begun and self._waiting:
                 self._begin_sync(self._store.begin_sync())
             in_flight = [task.future for task in self._tasks() if task.future is not None]
-            if not in_flight and not self._waiting:
+            if not in_flight and not self._begun and not self._waiting:
                 return
             wait(in_flight)
 

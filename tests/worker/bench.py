@@ -32,7 +32,7 @@ SMALL_SEGMENT_BYTES = 1 << 22
 class WatchedFiles(RealFiles):
     """Counts what is written and synced; a sync of a log waits while ``gate`` is closed, one of the entry log while
     ``log_gate`` is, and fails when told to (``fail``), as does what fills a log ahead (``fail_fill``); ``cold``: see
-    _Cold.
+    _Cold. ``before_sync`` is called with the number of each sync of a log, on its thread.
     """
 
     def __init__(self) -> None:
@@ -43,6 +43,7 @@ class WatchedFiles(RealFiles):
         self.log_gate = threading.Event()
         self.log_gate.set()
         self.fail = self.fail_fill = False
+        self.before_sync: Callable[[int], None] = lambda _number: None
         self.cold = False
         self.read_gate = threading.Event()
         self.read_gate.set()
@@ -103,6 +104,7 @@ class _Watched:
     def fdatasync(self) -> None:
         if self._is_log:
             self._files.syncs += 1
+            self._files.before_sync(self._files.syncs)
             assert self._files.gate.wait(30)
             if self._is_entry_log:
                 assert self._files.log_gate.wait(30)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -71,6 +73,114 @@ def test_a_sync_covers_all_groups_that_came_while_the_one_before_was_under_way(m
     found: list[int] = []
     bench.until(lambda: found.extend(bench.codes()) or len(found) == 12)  # type: ignore[func-returns-value]
     assert bench.files.syncs - syncs <= 2
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """While the worker does nothing."""
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_the_next_sync_starts_where_the_one_before_ends_whatever_the_worker_does(
+    make: Make,
+) -> None:
+    bench = opened(make, ticks=lambda: 0)  # the disk never rests
+    bench.files.gate.clear()
+    syncs = bench.files.syncs + 1
+    bench.send(*adds(1, 1, 2))
+    wait_until(lambda: bench.files.syncs == syncs)
+    bench.send(*adds(1, 3, 1))
+    bench.send(*adds(1, 4, 1))
+    bench.files.gate.set()
+    wait_until(lambda: bench.files.syncs == syncs + 1)
+    assert codes_until(bench, 4) == [raw.EOK] * 4
+
+
+def test_a_sync_covers_nothing_that_was_written_after_it_started(make: Make) -> None:
+    gates = {number: threading.Event() for number in range(20)}
+    bench = opened(make, ticks=lambda: 0)  # the disk never rests
+    syncs = bench.files.syncs
+    bench.files.before_sync = lambda number: wait_until(gates[number - syncs].is_set)
+    try:
+        bench.send(*adds(1, 1, 2))
+        wait_until(lambda: bench.files.syncs == syncs + 1)
+        bench.send(*adds(1, 3, 2))
+        bench.send(*adds(1, 5, 2))
+        gates[1].set()
+        wait_until(lambda: bench.files.syncs == syncs + 2)
+        assert codes_until(bench, 2) == [raw.EOK] * 2
+        bench.send(*adds(1, 7, 2))
+        bench.groups.on_background_done()
+        assert bench.codes() == []
+        gates[2].set()
+        wait_until(lambda: bench.files.syncs == syncs + 3)
+        assert codes_until(bench, 4) == [raw.EOK] * 4
+        bench.groups.on_background_done()
+        assert bench.codes() == []
+        gates[3].set()
+        assert codes_until(bench, 2) == [raw.EOK] * 2
+    finally:
+        for gate in gates.values():
+            gate.set()
+
+
+def test_a_sync_that_waits_covers_the_segments_that_are_left_meanwhile(make: Make) -> None:
+    bench = opened(make, segment_bytes_max=1 << 17)
+    gate, here = threading.Event(), threading.current_thread()
+    bench.files.before_sync = lambda _number: wait_until(
+        lambda: gate.is_set() or threading.current_thread() is here  # the creation of a segment
+    )
+    bench.send(*adds(1, 1, 2))
+    for group in range(5):
+        bench.send(*adds(1, 3 + 2 * group, 2))
+    assert bench.store.log.position.segment > 3
+    gate.set()
+    assert codes_until(bench, 12) == [raw.EOK] * 12
+    assert bench.store.is_durable
+    bench.close(clean=False)
+    again = Bench(bench.disk.parent)
+    try:
+        assert again.report.trusted
+        assert again.store.entries(1) == [(0, 12)]
+    finally:
+        again.close()
+
+
+def test_no_sync_runs_after_one_that_failed_and_none_is_taken_for_good(make: Make) -> None:
+    """The next one could succeed: the kernel reports the failure once."""
+    bench = opened(make, ticks=lambda: 0)  # the disk never rests
+    bench.files.gate.clear()
+    syncs = bench.files.syncs + 1
+    bench.send(*adds(1, 1, 2))
+    wait_until(lambda: bench.files.syncs == syncs)
+    bench.send(*adds(1, 3, 2))
+    bench.files.fail = True
+    bench.files.gate.set()
+    wait_until(lambda: len(bench.groups._syncs._ended) == 2)
+    bench.files.fail = False
+    bench.send(*adds(1, 5, 2))  # before the worker knows of it
+    assert codes_until(bench, 6) == [raw.EIO] * 6
+    assert bench.files.syncs == syncs
+    assert bench.store.failed_reason is not None
+
+
+def test_a_checkpoint_begins_although_a_sync_is_always_in_flight(make: Make) -> None:
+    bench = opened(make, checkpoint_bytes=1 << 19)
+    permits = threading.Semaphore(0)
+    bench.files.before_sync = lambda _number: wait_until(lambda: permits.acquire(blocking=False))
+    expected = bench.files.syncs + 1
+    bench.send(*adds(1, 1, 2))
+    for group in range(1, 20):
+        bench.until(lambda expected=expected: bench.files.syncs == expected)  # type: ignore[misc]
+        bench.send(*adds(1, 1 + 2 * group, 2))  # while the sync of the group before is in flight
+        permits.release()
+        expected += 1
+        bench.codes()
+    begun = bench.groups._checkpoint is not None
+    permits.release(100)
+    assert begun or bench.store.last_checkpoint.number > 1
 
 
 def test_a_failed_sync_acknowledges_nothing_that_waited_for_it_or_came_after(make: Make) -> None:

@@ -33,9 +33,18 @@ class Sync:
     size: int
     of_log: LogSync
 
+    @property
+    def error(self) -> DiskError | None:
+        """Why it failed, once it has run."""
+        return self.of_log.error
+
     def run(self) -> None:
         """Sync; on any thread, once."""
         self.of_log.run()
+
+    def fail(self, error: DiskError) -> None:
+        """Have it fail without a run, since one before it did."""
+        self.of_log.error = error
 
 
 @struct

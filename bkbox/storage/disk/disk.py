@@ -404,10 +404,16 @@ class DiskStore:
         )
 
     def begin_sync(self) -> Sync:
-        """Begin a sync of everything appended so far: ``run`` it, then ``end_sync``. One at a time. DiskFailedError."""
+        """Begin a sync of everything appended so far: ``run`` it, then ``end_sync``, in the order in which they were
+        begun. DiskFailedError."""
         self._require_healthy()
         size, self._unsynced = self._unsynced, 0
         return Sync(size, self._acknowledger.begin_sync())
+
+    def extend_sync(self, sync: Sync) -> None:
+        """Extend a sync that does not run yet, the last one that was begun, to everything appended so far."""
+        self._unsynced = 0
+        self._acknowledger.extend_sync(sync.of_log)
 
     def end_sync(self, sync: Sync) -> None:
         """End a sync that has run. DiskFailedError: nothing that was appended and not synced before may be

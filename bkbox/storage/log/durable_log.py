@@ -43,6 +43,10 @@ class DurableLog:
         """See SegmentLog."""
         return self._log.begin_sync()
 
+    def extend_sync(self, sync: LogSync) -> None:
+        """See SegmentLog."""
+        self._log.extend_sync(sync)
+
     def end_sync(self, sync: LogSync) -> None:
         """See SegmentLog."""
         self._log.end_sync(sync)

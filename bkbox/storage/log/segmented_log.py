@@ -6,19 +6,21 @@ Rules:
 - An append is one write. If it fails, the segment is cut back to where it was. Lack of space alone leaves the log
   usable. Any other failure, or a cut that fails, ends it: ``failed`` gives the reason and every later call raises
   DiskFailedError.
-- A sync is begun and ended on the log's thread and may run on another one, while more is appended; one at a time.
-  Data appended before it began is durable once it has ended.
-- A failed sync ends the log too. It is never retried: the kernel reports it once and may have dropped the pages.
+- A sync is begun and ended on the log's thread and may run on another one, while more is appended and the next one is
+  begun. They run one at a time, in the order in which they were begun, and end in it. Data appended before a sync
+  began, or was last extended, is durable once it has ended.
+- A failed sync ends the log too. It is never retried, nor is another one run after it: the kernel reports it once and
+  may have dropped the pages.
 - The first append after a sync starts with a SYNCED record that says how far the segment is durable, so that a later
   start knows what must be intact and what may be torn. If no append follows, ``prove`` writes one: an idle log proves
   its own end, once that record is synced.
 - A full segment gets a last record, SEAL (entry log only), and is left for the next one without waiting. The next
   sync syncs it before anything else. So a SYNCED record in a segment proves that all segments before it are whole; a
   SEAL proves nothing. Ids count from 1 without gaps.
-- While syncs are small, the segment is filled ahead of its records: a file system takes half as long to sync
-  overwritten blocks as to sync newly allocated ones. It costs another write of each byte, which is why large syncs do
-  without. Filler is cut off behind a SEAL, or by the next start (segment.py): elsewhere a lost host could leave zeros
-  of the cut where a record may have been.
+- While syncs are small, two in a row, the segment is filled ahead of its records: a file system takes half as long to
+  sync overwritten blocks as to sync newly allocated ones. It costs another write of each byte, which is why large
+  syncs do without. Filler is cut off behind a SEAL, or by the next start (segment.py): elsewhere a lost host could
+  leave zeros of the cut where a record may have been.
 - A sync also creates the segment after the present one, once that is nearly full, so that no append waits for it.
 """
 
@@ -90,7 +92,7 @@ def record_bytes(parts: Sequence[Part]) -> int:
 
 @struct
 class LogSync:
-    """One sync in flight; ``run`` may be called on another thread, once. ``filled``: end of the filled part of the
+    """A sync that was begun; ``run`` may be called on another thread, once. ``filled``: end of the filled part of the
     file when it began, at ``began_ms`` since 1970.
     """
 
@@ -128,6 +130,11 @@ class LogSync:
                     self.error = error
                 self.make_next = None
 
+    @property
+    def makes_next(self) -> bool:
+        """True if it will create the next segment, or has."""
+        return self.make_next is not None or self._made is not None
+
     def pop_next(self) -> AppendFile | None:
         """The next segment, if this sync has created it; it will not create it any more."""
         with self._making:
@@ -156,7 +163,10 @@ class SegmentLog:
         self._file: AppendFile | None = None
         self._left: list[tuple[int, AppendFile]] = []
         self._next: AppendFile | None = None
-        self._syncing: LogSync | None = None
+        self._syncing: list[LogSync] = []
+        """Syncs that were begun and not ended, in order."""
+        self._was_small = True
+        """The sync that was begun last is small."""
         self._buffer = bytearray()
         self._written_back = SEGMENT_HEADER_BYTES
         self._filled = 0
@@ -208,8 +218,8 @@ class SegmentLog:
         """Create the next segment, header and name synced, unless a sync has created it."""
         self.require_healthy()
         file, self._next = self._next, None
-        if file is None and self._syncing is not None:
-            file = self._syncing.pop_next()
+        for sync in self._syncing:
+            file = sync.pop_next() or file
         if file is None:
             try:
                 file = self._make(self.segment)
@@ -377,37 +387,58 @@ class SegmentLog:
     @property
     def is_durable(self) -> bool:
         """True if everything appended is durable."""
-        return self._syncing is None and not self._left and self._synced == self.offset
+        return not self._syncing and not self._left and self._synced == self.offset
 
     def begin_sync(self) -> LogSync:
-        """Begin a sync of everything appended so far; ``run`` it, then ``end_sync``. One at a time."""
-        self.require_healthy()
-        if self._syncing is not None:
-            raise BugError("two syncs of a log at once")
+        """Begin a sync of everything appended so far; ``run`` it, then ``end_sync``. That of a log that has failed
+        fails, too."""
         failure: DiskError | None = None
-        if self._file is not None and self.offset - self._synced <= _SMALL_SYNC_BYTES:
+        if self.failed is not None:
+            failure = DiskFailedError(self.failed)
+        elif self._file is not None:
             try:
-                self._fill(self._file)
+                self._fill_for_sync(self._file)
             except DiskFailedError as error:
                 failure = error  # of this sync: its callers have to get it
         nearly_full = self.offset > self._segment_bytes_max // 4 * 3
+        is_made = self._next is not None or any(each.makes_next for each in self._syncing)
         following = self.segment + 1
-        self._syncing = LogSync(
+        sync = LogSync(
             self.segment,
             self.offset,
             self._filled,
             self._now_ms(),
             self._left,
             self._file,
-            (lambda: self._make(following)) if nearly_full and self._next is None else None,
+            (lambda: self._make(following)) if nearly_full and not is_made else None,
             failure,
         )
         self._left = []
-        return self._syncing
+        self._syncing.append(sync)
+        return sync
+
+    def extend_sync(self, sync: LogSync) -> None:
+        """Extend a sync that does not run yet, the last one that was begun, to everything appended so far."""
+        sync.segment, sync.offset, sync.filled = self.segment, self.offset, self._filled
+        sync.began_ms = self._now_ms()
+        sync.file = self._file
+        sync.left += self._left
+        self._left = []
+        self._was_small &= self._is_small()
+
+    def _is_small(self) -> bool:
+        return self.offset - self._synced <= _SMALL_SYNC_BYTES
+
+    def _fill_for_sync(self, file: AppendFile) -> None:
+        """Fill ahead if this sync and the one before are small."""
+        was_small, self._was_small = self._was_small, self._is_small()
+        if was_small and self._was_small:
+            self._fill(file)
 
     def end_sync(self, sync: LogSync) -> None:
         """End a sync that has run. DiskFailedError ends the log."""
-        self._syncing = None
+        if self._syncing.pop(0) is not sync:
+            raise BugError("a sync of a log ends before one that was begun earlier")
         made = sync.pop_next()
         if made is not None:
             # Of this segment or the next one: a new segment takes over what an earlier sync has created of it.

@@ -33,6 +33,7 @@ from bkbox.supervisor.supervisor import Supervisor
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import LedgerState
+from bkbox.worker.sync_queue import SyncQueue
 from proof.sim.patching import Change, method
 from proof.sim.world.metadata import StoreState
 
@@ -352,4 +353,25 @@ def checkpoint_before_sync() -> tuple[Change, ...]:
 
         return begin_sync
 
-    return method(segmented_log.SegmentLog, "begin_sync", changed)
+    def extend_sync(self: Any, sync: Any) -> None:
+        sync.segment, sync.offset = self.segment, self.offset
+
+    return (
+        *method(segmented_log.SegmentLog, "begin_sync", changed),
+        (segmented_log.SegmentLog, "extend_sync", extend_sync),
+    )
+
+
+def waiting_sync_skipped() -> tuple[Change, ...]:
+    """A sync that waits while another one runs ends with it."""
+
+    def changed(real: Callable[..., None]) -> Callable[..., None]:
+        def run_started(self: Any, sync: Any) -> None:
+            real(self, sync)
+            waiting, self._waiting = self._waiting, None
+            if waiting is not None:
+                self._ended.append(waiting)
+
+        return run_started
+
+    return method(SyncQueue, "run_started", changed)

@@ -139,6 +139,11 @@ BREAKS = tuple(
             "the log is taken for durable without a sync",
             patches.checkpoint_before_sync,
         ),
+        (
+            "waiting-sync-skipped",
+            "a sync that waits while another one runs ends with it",
+            patches.waiting_sync_skipped,
+        ),
         ("damage-ignored", "what a replay finds missing is not told", patches.damage_ignored),
         ("no-dirty-marker", "no marker is written when a disk is used", patches.no_marker),
         ("unclean-unnoticed", "the marker is not looked at", patches.unclean_unnoticed),

@@ -81,10 +81,26 @@ class SimGroups(CommitGroups):
         os.close(self._event)
 
     def _start(self, task: Any, call: Callable[[], None], on_done: Callable[[], None]) -> None:
+        if task is self._syncing:
+            call = self._started_sync()
         deferred = DeferredCall(call)
         task.on_done = on_done
         task.future = deferred
         self._worker.process.after(self._worker.sync_s(), self._run_deferred, deferred)
+
+    def _started_sync(self) -> Callable[[], None]:
+        """Runs one sync, and starts the next one: what happens meanwhile is part of the simulation."""
+        sync = self._syncs.start_next()
+
+        def run() -> None:
+            if sync is not None:
+                self._syncs.run_started(sync)
+                self._start(self._syncing, self._syncs.run, lambda: None)
+
+        return run
+
+    def _notify(self) -> None:
+        """Nothing: ``_run_deferred`` has the end seen."""
 
     def _run_deferred(self, deferred: DeferredCall) -> None:
         deferred.run()

@@ -367,23 +367,35 @@ class Miniature:
         self._acknowledge(what)
         self._look_after(disk)
 
-    def add_overlapping(self, ledger: int, first: int, second: int) -> None:
-        """Two groups: the second is written while the sync of the first is under way."""
+    def add_overlapping(self, ledger: int, first: int, second: int, third: int) -> None:
+        """Three groups: two are written while the sync of the first is under way, and the next sync, which is begun for
+        the second, is extended to the third."""
         disk = self.disk_of(ledger)
         store = disk.store
         assert store is not None
-        for entry in (first, second):
+        for entry in (first, second, third):
             self.note("try", "add", ledger, entry)
-        works = [self._begin(disk, [raw.add_frame(ledger, first, payload(ledger, first))])]
-        sync = store.begin_sync()
-        works.append(self._begin(disk, [raw.add_frame(ledger, second, payload(ledger, second))]))
-        sync.run()
-        store.end_sync(sync)
-        for entry, work in zip((first, second), works, strict=True):
+
+        def written(entry: int) -> CommitGroup:
+            return self._begin(disk, [raw.add_frame(ledger, entry, payload(ledger, entry))])
+
+        def ended(entry: int, work: CommitGroup) -> None:
             self._end(disk, work)
             self._acknowledge([("add", ledger, entry)])
-            if work is works[0]:
-                store.sync()
+
+        one = written(first)
+        sync = store.begin_sync()
+        two = written(second)
+        following = store.begin_sync()
+        three = written(third)
+        store.extend_sync(following)
+        sync.run()
+        following.run()
+        store.end_sync(sync)
+        ended(first, one)
+        store.end_sync(following)
+        ended(second, two)
+        ended(third, three)
 
     def rest(self) -> None:
         """As a worker does that is not asked for anything for a while (worker/commit_groups.py)."""

@@ -107,7 +107,7 @@ def adds(bookie: Miniature) -> None:
     bookie.add(1, 3)
     bookie.add(1, 4, 5, 6)
     bookie.add(4, *range(8))
-    bookie.add_overlapping(2, 1, 2)
+    bookie.add_overlapping(2, 1, 2, 4)
     bookie.defer(2, 3)
     bookie.defer(5, 0, 1)
     bookie.add(5, 2)
@@ -148,7 +148,7 @@ def rolls(bookie: Miniature) -> None:
         bookie.add(1 if entry % 3 else 2, entry)
         if entry == 12:
             bookie.checkpoint(lambda: bookie.add(4, 0))
-    bookie.add_overlapping(1, 22, 23)
+    bookie.add_overlapping(1, 22, 23, 24)
 
 
 def compacts(bookie: Miniature) -> None:

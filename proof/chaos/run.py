@@ -32,6 +32,7 @@ _HEAL_UNDER_LOAD_S = 120.0
 """Seconds after which the clients stop: repair gives way to clients, and on a busy machine that may be all the time."""
 _LAST_OPERATIONS_S = 60.0
 _EVERY_S = 0.5
+_TAKEN_AWAY = re.compile(r"this worker ends: (\S+) is not the folder of the disk any more")
 _DEATH = re.compile(r"ended: exit status|ended: killed by SIG(?!KILL)|cannot go on:|Traceback")
 
 
@@ -170,9 +171,15 @@ class _Run:
 
 
 def _deaths(bookie: Bookie) -> list[str]:
-    """Lines of its log about processes that ended by themselves, or about defects."""
+    """Lines of its log about processes that ended by themselves, or about defects. A worker whose disk was taken away
+    has to end, and says so."""
     with bookie.log.open(errors="replace") as log:
-        return [line.strip() for line in log if _DEATH.search(line)]
+        lines = [line.strip() for line in log]
+    taken = {found[1] for line in lines if (found := _TAKEN_AWAY.search(line))}
+    expected = [f"the worker of disk {disk} ended: exit status 0 " for disk in taken]
+    return [
+        line for line in lines if _DEATH.search(line) and not any(one in line for one in expected)
+    ]
 
 
 def _the_one(error: BaseException) -> BaseException:

@@ -132,7 +132,7 @@ class CommitGroups:
         self._synced_us = self._last_sync_us = self._last_adds = 0
         self._checkpoint: PendingCheckpoint | None = None
         self._checkpoint_due = False
-        """No sync is begun before it has begun, which it does while none is in flight."""
+        """A checkpoint waits until no sync is in flight; meanwhile none is begun."""
         self._checkpoint_refused = False
         self._cold_reads: list[_WrittenGroup] = []
         self._syncing, self._checkpointing, self._writeback = (

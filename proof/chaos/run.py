@@ -32,7 +32,7 @@ _HEAL_UNDER_LOAD_S = 120.0
 """Seconds after which the clients stop: repair gives way to clients, and on a busy machine that may be all the time."""
 _LAST_OPERATIONS_S = 60.0
 _EVERY_S = 0.5
-_TAKEN_AWAY = re.compile(r"this worker ends: (\S+) is not the folder of the disk any more")
+_TAKEN_AWAY = re.compile(r"this worker ends: (.+) is not the folder of the disk any more")
 _DEATH = re.compile(r"ended: exit status|ended: killed by SIG(?!KILL)|cannot go on:|Traceback")
 
 

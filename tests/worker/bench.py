@@ -43,7 +43,7 @@ class WatchedFiles(RealFiles):
         self.log_gate = threading.Event()
         self.log_gate.set()
         self.fail = self.fail_fill = False
-        self.before_sync: Callable[[int], None] = lambda _number: None
+        self.before_sync: Callable[[int], object] = lambda _number: None
         self.cold = False
         self.read_gate = threading.Event()
         self.read_gate.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.storage.log.records import AckAfter
 from tests.harness import raw
+from tests.harness.waiting import wait_for
 from tests.worker.bench import Bench
 
 LARGE = bytes(50_000)
@@ -75,26 +75,29 @@ def test_a_sync_covers_all_groups_that_came_while_the_one_before_was_under_way(m
     assert bench.files.syncs - syncs <= 2
 
 
-def wait_until(done: Callable[[], bool]) -> None:
+def with_a_sync_in_flight(make: Make) -> tuple[Bench, int]:
+    """It waits at the gate, and has this number; two adds wait for it."""
+    bench = opened(make, ticks=lambda: 0)  # the disk never rests
+    bench.files.gate.clear()
+    number = bench.files.syncs + 1
+    bench.send(*adds(1, 1, 2))
+    wait_for_sync(bench, number)
+    return bench, number
+
+
+def wait_for_sync(bench: Bench, number: int) -> None:
     """While the worker does nothing."""
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_for(lambda: bench.files.syncs == number, f"sync {number}", 30.0, 0.001)
 
 
 def test_the_next_sync_starts_where_the_one_before_ends_whatever_the_worker_does(
     make: Make,
 ) -> None:
-    bench = opened(make, ticks=lambda: 0)  # the disk never rests
-    bench.files.gate.clear()
-    syncs = bench.files.syncs + 1
-    bench.send(*adds(1, 1, 2))
-    wait_until(lambda: bench.files.syncs == syncs)
+    bench, syncs = with_a_sync_in_flight(make)
     bench.send(*adds(1, 3, 1))
     bench.send(*adds(1, 4, 1))
     bench.files.gate.set()
-    wait_until(lambda: bench.files.syncs == syncs + 1)
+    wait_for_sync(bench, syncs + 1)
     assert codes_until(bench, 4) == [raw.EOK] * 4
 
 
@@ -102,20 +105,20 @@ def test_a_sync_covers_nothing_that_was_written_after_it_started(make: Make) -> 
     gates = {number: threading.Event() for number in range(20)}
     bench = opened(make, ticks=lambda: 0)  # the disk never rests
     syncs = bench.files.syncs
-    bench.files.before_sync = lambda number: wait_until(gates[number - syncs].is_set)
+    bench.files.before_sync = lambda number: wait_for(gates[number - syncs].is_set, "its gate")
     try:
         bench.send(*adds(1, 1, 2))
-        wait_until(lambda: bench.files.syncs == syncs + 1)
+        wait_for_sync(bench, syncs + 1)
         bench.send(*adds(1, 3, 2))
         bench.send(*adds(1, 5, 2))
         gates[1].set()
-        wait_until(lambda: bench.files.syncs == syncs + 2)
+        wait_for_sync(bench, syncs + 2)
         assert codes_until(bench, 2) == [raw.EOK] * 2
         bench.send(*adds(1, 7, 2))
         bench.groups.on_background_done()
         assert bench.codes() == []
         gates[2].set()
-        wait_until(lambda: bench.files.syncs == syncs + 3)
+        wait_for_sync(bench, syncs + 3)
         assert codes_until(bench, 4) == [raw.EOK] * 4
         bench.groups.on_background_done()
         assert bench.codes() == []
@@ -129,8 +132,9 @@ def test_a_sync_covers_nothing_that_was_written_after_it_started(make: Make) -> 
 def test_a_sync_that_waits_covers_the_segments_that_are_left_meanwhile(make: Make) -> None:
     bench = opened(make, segment_bytes_max=1 << 17)
     gate, here = threading.Event(), threading.current_thread()
-    bench.files.before_sync = lambda _number: wait_until(
-        lambda: gate.is_set() or threading.current_thread() is here  # the creation of a segment
+    bench.files.before_sync = lambda _number: wait_for(
+        lambda: gate.is_set() or threading.current_thread() is here,  # the creation of a segment
+        "the gate",
     )
     bench.send(*adds(1, 1, 2))
     for group in range(5):
@@ -150,15 +154,11 @@ def test_a_sync_that_waits_covers_the_segments_that_are_left_meanwhile(make: Mak
 
 def test_no_sync_runs_after_one_that_failed_and_none_is_taken_for_good(make: Make) -> None:
     """The next one could succeed: the kernel reports the failure once."""
-    bench = opened(make, ticks=lambda: 0)  # the disk never rests
-    bench.files.gate.clear()
-    syncs = bench.files.syncs + 1
-    bench.send(*adds(1, 1, 2))
-    wait_until(lambda: bench.files.syncs == syncs)
+    bench, syncs = with_a_sync_in_flight(make)
     bench.send(*adds(1, 3, 2))
     bench.files.fail = True
     bench.files.gate.set()
-    wait_until(lambda: len(bench.groups._syncs._ended) == 2)
+    wait_for(lambda: len(bench.groups._syncs._ended) == 2, "two syncs to end", 30.0, 0.001)
     bench.files.fail = False
     bench.send(*adds(1, 5, 2))  # before the worker knows of it
     assert codes_until(bench, 6) == [raw.EIO] * 6
@@ -169,7 +169,7 @@ def test_no_sync_runs_after_one_that_failed_and_none_is_taken_for_good(make: Mak
 def test_a_checkpoint_begins_although_a_sync_is_always_in_flight(make: Make) -> None:
     bench = opened(make, checkpoint_bytes=1 << 19)
     permits = threading.Semaphore(0)
-    bench.files.before_sync = lambda _number: wait_until(lambda: permits.acquire(blocking=False))
+    bench.files.before_sync = lambda _number: permits.acquire(timeout=30)
     expected = bench.files.syncs + 1
     bench.send(*adds(1, 1, 2))
     for group in range(1, 20):

@@ -93,7 +93,7 @@ def record_bytes(parts: Sequence[Part]) -> int:
 @struct
 class LogSync:
     """A sync that was begun; ``run`` may be called on another thread, once. ``filled``: end of the filled part of the
-    file when it began, at ``began_ms`` since 1970.
+    file when it began or was last extended, at ``began_ms`` since 1970.
     """
 
     segment: int

@@ -46,11 +46,11 @@ log = logging.getLogger(__name__)
 _AT_ONCE_BYTES = 64 << 10
 """Syncs up to this size, in bytes, run on the worker's own thread."""
 
-_COALESCE_SHARE = 4
+_COALESCE_SHARE = 2
 _COALESCE_US_MAX = 500
-"""Upper bound, in microseconds, on the wait for more requests before a small sync; the wait is a quarter of a sync."""
+"""Upper bound, in microseconds, on the wait for more requests before a small sync; the wait is half of a sync."""
 
-_COALESCE_SKIP_ADDS = 128
+_COALESCE_SKIP_ADDS = 256
 """If the last sync covered more adds than this, the next group is large enough without a wait."""
 
 _IDLE_US = 500_000

@@ -38,6 +38,7 @@ struct connection {
 };
 
 static struct sockaddr_in address;
+static unsigned char *letters; /* the alphabet over and over: the payload of each entry begins somewhere in the first one */
 static int64_t window, size, entries, count_from, count_until;
 
 static int64_t now_ns(void) {
@@ -93,7 +94,7 @@ static unsigned char *put_add(unsigned char *to, struct connection *of, int64_t 
     to = put64(to, entry);
     to = put64(to, confirmed);
     to = put64(to, (entry + 1) * size);
-    for (int64_t i = 0; i < size; i++) to[i] = 'a' + (entry + i) % 26;
+    memcpy(to, letters + entry % 26, size);
     return to + size;
 }
 
@@ -188,6 +189,8 @@ int main(int argc, char **argv) {
     window = atoll(argv[6]), size = atoll(argv[7]), entries = atoll(argv[10]);
     if (ledgers < 1 || connections < 1 || window < 1 || size < 0 || entries < 0) return 2;
     if (connections > ledgers) connections = ledgers;
+    letters = allocate(NULL, size + 26);
+    for (int64_t i = 0; i < size + 26; i++) letters[i] = 'a' + i % 26;
     struct connection *all = allocate(NULL, connections * sizeof *all);
     memset(all, 0, connections * sizeof *all);
     for (int64_t i = 0; i < connections; i++) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -37,13 +38,17 @@ from tests.bench.peers.scenarios import (
     Start,
     maximum_plan,
 )
-from tests.bench.peers.systems import Bkbox, Java, Sink, System
+from tests.bench.peers.systems import Bkbox, Java, Sink, System, folder_bytes
 from tests.bench.quiet import QuietMachine
 
 Figures = dict[str, float]
 
 _CLIENT_MEMORY_BYTES = 1 << 30
 _START_MEMORY_BYTES = 1 << 30
+_FREE_SHARE = 0.05
+"""From this free share of a disk on downwards both sides' bookies are read-only."""
+_LOAD_BYTES_MAX = 16 << 30
+"""What a single load writes at most: the program that only appends."""
 _MEASURED = ("per_s", "p50_us", "p99_us", "p999_us", "p9999_us", "max_us")
 _THROUGH: dict[str, Through] = {
     "bkbox on bkbox": "ledger",
@@ -107,6 +112,7 @@ class Runner:
         for subject in subjects:
             start = time.monotonic()
             found[subject] = self._measure(load, subject, number)
+            self._make_room()
             _say(number, load, subject, found[subject], time.monotonic() - start)
         return found
 
@@ -229,6 +235,18 @@ class Runner:
             return Sink(name, root, rng, appends=subject != "sink", syncs=syncs)
         journal = subject == "java-journal"
         return Java(name, root, rng, self._zookeeper_up(), journal=journal)
+
+    def _make_room(self) -> None:
+        """Remove the largest of what is asleep until the next load has room: on a full disk a bookie refuses."""
+        members = [system for cluster in self._clusters.values() for system in cluster.systems]
+        asleep = sorted(
+            [*self._systems.values(), *members], key=lambda system: folder_bytes(system.root)
+        )
+        while asleep:
+            total, _, free = shutil.disk_usage(self._root)
+            if free >= total * _FREE_SHARE + _LOAD_BYTES_MAX:
+                break
+            self._remove(asleep.pop())
 
     def _zookeeper_up(self) -> ZooKeeper:
         if self._zookeeper is None:

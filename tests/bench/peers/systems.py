@@ -97,7 +97,7 @@ class System(ABC):
 
     def ready(self) -> Target:
         """Awake and warm, with room on its disk."""
-        if self.is_up and _size(self.root) > FOLDER_BYTES_MAX:
+        if self.is_up and folder_bytes(self.root) > FOLDER_BYTES_MAX:
             self.stop()
             self.forget()
         if self.is_up:
@@ -293,7 +293,8 @@ def answers(port: int) -> bool:
         return False
 
 
-def _size(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
+    """What it has on the disk; 0 if there is none."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:

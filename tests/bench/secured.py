@@ -32,6 +32,7 @@ from tests.bench.peers import report
 from tests.bench.peers.java import JavaBookie, ZooKeeper, command
 from tests.bench.peers.systems import Bkbox, Java, System
 from tests.bench.quiet import DisturbedError, QuietMachine
+from tests.harness.cluster import create_ledgers, ledger_of
 from tests.harness.java import CHECKOUT, missing_reason
 from tests.harness.raw3 import AUTH, EOK, START_TLS
 from tests.security.certificates import Authority, secret_file
@@ -155,11 +156,14 @@ class SecuredLoad(Load):
         return link
 
 
-def run(
-    load: Callable[[], Load], kind: int, shape: Shape, rng: random.Random, s: float
-) -> Measured:
-    """Raises BenchError also for answers with a wrong code."""
-    ledger, entries = rng.randrange(1 << 40, 1 << 50), ENDLESS
+def first_ledger(rng: random.Random) -> int:
+    """The first of some consecutive ids that nobody has."""
+    return rng.randrange(1 << 40, 1 << 50)
+
+
+def run(load: Callable[[], Load], kind: int, shape: Shape, ledger: int, s: float) -> Measured:
+    """``ledger``: the first one. Raises BenchError also for answers with a wrong code."""
+    entries = ENDLESS
     if kind == READ:
         entries = READ_ENTRIES // shape.ledgers
         with load() as writing:
@@ -182,6 +186,12 @@ class SecuredBkbox(Bkbox):
         super().__init__(name, root, rng, "sync")
         self._settings |= {key: str(value) for key, value in keys.of_bkbox().items()}
 
+    def create_ledgers(self, first: int, count: int) -> None:
+        """In its metadata: where clients log in, a bookie takes no ledger that is not there."""
+        bookie = "{}:{}".format(*self.target.address)
+        ledgers = (ledger_of(ledger, (bookie,)) for ledger in range(first, first + count))
+        create_ledgers(self._metadata, ledgers)
+
 
 class SecuredJava(Java):
     def __init__(
@@ -200,7 +210,7 @@ class SecuredJava(Java):
                 lambda: SecuredLoad(self.target.address, context),
                 kind,
                 Shape(16, 4, 64, 1024),
-                self.rng,
+                first_ledger(self.rng),
                 6.0,
             )
 
@@ -239,7 +249,10 @@ def measure(
         kind, shape = LOADS[load]
         ones = {}
         for name in systems if number % 2 == 0 else reversed(systems):
-            target: Target = systems[name].ready()
+            system, first = systems[name], first_ledger(rng)
+            target: Target = system.ready()
+            if isinstance(system, SecuredBkbox):
+                system.create_ledgers(first, shape.ledgers)
             memory.prime(PRIME_BYTES)
             try:
                 one = run(
@@ -248,11 +261,11 @@ def measure(
                     ),
                     kind,
                     shape,
-                    rng,
+                    first,
                     seconds,
                 )
             finally:
-                systems[name].sleep()
+                system.sleep()
             ones[name] = one
             print(f"round {number + 1}, {load}, {name}: {one.per_s:,.0f}/s", file=sys.stderr)
         return ones

@@ -239,14 +239,14 @@ class Runner:
     def _make_room(self) -> None:
         """Remove the largest of what is asleep until the next load has room: on a full disk a bookie refuses."""
         members = [system for cluster in self._clusters.values() for system in cluster.systems]
-        asleep = sorted(
-            [*self._systems.values(), *members], key=lambda system: folder_bytes(system.root)
-        )
+        asleep = [*self._systems.values(), *members]
         while asleep:
             total, _, free = shutil.disk_usage(self._root)
             if free >= total * _FREE_SHARE + _LOAD_BYTES_MAX:
                 break
-            self._remove(asleep.pop())
+            largest = max(asleep, key=lambda system: folder_bytes(system.root))
+            asleep.remove(largest)
+            self._remove(largest)
 
     def _zookeeper_up(self) -> ZooKeeper:
         if self._zookeeper is None:

@@ -180,7 +180,7 @@ class LedgerWriter(BlockingWriter[AsyncWriter, EntryId]):
         """Append an entry; blocks only while the window is full. The future gives the id, and cannot be cancelled."""
         payload, writer = payload_of(payload), self._writer
         if entry_id is None:
-            return self._hand_over(lambda: writer.append_nowait(payload), payload)
+            return self._hand_over(writer.append_nowait, payload)
         return self._call(
             lambda: begun(
                 lambda: writer.append_nowait(payload, entry_id=entry_id),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Generic, Self, TypeVar
 
 from bkbox.client import arguments
@@ -16,7 +17,7 @@ from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.reader import Record
 from bkbox.client.log.writer import LogWriter as AsyncLogWriter
-from bkbox.client.sync.handover import Handover, future_of
+from bkbox.client.sync.handover import Begin, Handover, future_of
 from bkbox.client.sync.loop_thread import LoopThread
 
 T = TypeVar("T")
@@ -58,11 +59,11 @@ class BlockingWriter(Generic[W, P]):
 
         return self._thread.call(after, timeout_s)
 
-    def _hand_over(self, append: Callable[[], asyncio.Future[P]], payload: bytes) -> Future[P]:
+    def _hand_over(self, begin: Begin[P], payload: bytes) -> Future[P]:
         """Begin an append. What would be refused at once is, as far as it is known."""
         if self._is_ended or self.failure is not None or len(payload) > self.payload_bytes_max:
-            return self._call(lambda: begun(append, self._writer.drain), None)
-        return self._handover.put(append, len(payload))
+            return self._call(lambda: begun(lambda: begin(payload), self._writer.drain), None)
+        return self._handover.put(begin, payload)
 
     @property
     def payload_bytes_max(self) -> int:
@@ -181,12 +182,10 @@ class LogWriter(BlockingWriter[AsyncLogWriter, Position]):
         """Append a record; blocks only while the window is full. The future gives the position, and cannot be
         cancelled.
         """
+        begin = self._writer.append_nowait
         if timestamp_ms is not None:
-            arguments.integer("timestamp_ms", timestamp_ms)
-        payload, writer = payload_of(payload), self._writer
-        return self._hand_over(
-            lambda: writer.append_nowait(payload, timestamp_ms=timestamp_ms), payload
-        )
+            begin = partial(begin, timestamp_ms=arguments.integer("timestamp_ms", timestamp_ms))
+        return self._hand_over(begin, payload_of(payload))
 
     def last_sequence(self, writer_id: str) -> int | None:
         async def ask() -> int | None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_all
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from bkbox.base.ids import EntryId
 from bkbox.client import sync
+from bkbox.client.sync import handover, loop_thread
 from bkbox.client.sync.handover import QUEUED_BYTES_MAX
 from bkbox.errors import HandleClosedError, LedgerFencedError, PayloadTypeError
 from tests.client.tinybookie import Bookies, bookies
@@ -97,6 +106,76 @@ def test_what_is_queued_when_the_client_is_closed_fails(tmp_path: Path) -> None:
             assert isinstance(future.exception(30), HandleClosedError)
         with pytest.raises(HandleClosedError):
             writer.append_nowait(b"late")
+
+
+@pytest.mark.filterwarnings("ignore:the writer of ledger")
+def test_what_other_threads_queue_while_the_client_is_closed_has_a_result(tmp_path: Path) -> None:
+    with bookies(tmp_path) as made:
+        futures: list[list[Future[EntryId]]] = [[] for _ in range(4)]
+        for pause in (0.0, 0.001, 0.01, 0.05):
+            with sync.connect(made.uri) as client:
+                writer = client.create_ledger()
+
+                def append(own: list[Future[EntryId]], to: sync.LedgerWriter = writer) -> None:
+                    with suppress(HandleClosedError):
+                        for _ in range(5000):
+                            own.append(to.append_nowait(b"x"))
+
+                threads = [threading.Thread(target=append, args=(own,)) for own in futures]
+                for thread in threads:
+                    thread.start()
+                time.sleep(pause)
+            for thread in threads:
+                thread.join(10)
+                assert not thread.is_alive()
+        everything = [future for own in futures for future in own]
+        assert not wait_for_all(everything, 10).not_done
+        failures = [future.exception() for future in everything]
+        assert all(failure is None or type(failure) is HandleClosedError for failure in failures)
+
+
+def test_after_an_interrupt_at_any_line_the_next_append_is_taken(tmp_path: Path) -> None:
+    files = (handover.__file__, loop_thread.__file__)
+    with (
+        bookies(tmp_path) as made,
+        sync.connect(made.uri) as client,
+        client.create_ledger() as writer,
+    ):
+        for lines in range(100):
+            with interrupted_after(lines, files):
+                writer.append_nowait(b"interrupted")
+                break
+            assert writer.append_nowait(b"after").result(10) >= 0
+        assert lines > 10
+
+
+class StruckError(Exception):
+    """An interrupt."""
+
+
+@contextmanager
+def interrupted_after(lines: int, files: tuple[str, ...]) -> Iterator[None]:
+    """Raise after this number of lines of these files, as a signal may; the block ends there."""
+    left = lines
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        nonlocal left
+        if frame.f_code.co_filename not in files:
+            return None
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and "with " not in line:  # Python looks for no signal at the end of one
+            left -= 1
+            if left < 0:
+                raise StruckError
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with suppress(StruckError):
+            yield
+    finally:
+        sys.settrace(before)
 
 
 def test_what_is_refused_is_refused_at_once_where_that_is_known(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from bkbox.bench import memory
 from bkbox.bench.bookie import Plan, Result, run
 from bkbox.bench.client_plan import Through
 from bkbox.bench.load import Shape
+from bkbox.bench.memory import PageCache
 from bkbox.bench.open_loop import Rate
 from bkbox.errors import BenchError
 from tests.bench import foreign
@@ -43,8 +43,6 @@ from tests.bench.quiet import QuietMachine
 
 Figures = dict[str, float]
 
-_CLIENT_MEMORY_BYTES = 1 << 30
-_START_MEMORY_BYTES = 1 << 30
 _FREE_SHARE = 0.05
 """From this free share of a disk on downwards both sides' bookies are read-only."""
 _LOAD_BYTES_MAX = 16 << 30
@@ -76,6 +74,7 @@ class Runner:
         self._foreign: Path | None = None
         self._maxima: dict[tuple[int, Shape], float] = {}
         self._exit = contextlib.ExitStack()
+        self._page_cache = self._exit.enter_context(PageCache(root))
         self._zookeeper: ZooKeeper | None = None
         self._systems: dict[str, System] = {}
         self._clusters: dict[str, Cluster] = {}
@@ -126,14 +125,14 @@ class Runner:
             plan = replace(plan, rate=Rate(self._rate(load, number), RATE_READS))
         if isinstance(load, ForeignLoad) and subject.endswith(BY_FOREIGN):
             return self._measure_foreign(load, subject.removesuffix(BY_FOREIGN))
-        return self._measure_plan(plan, load.memory_gib, subject)
+        return self._measure_plan(plan, subject)
 
-    def _measure_plan(self, plan: Plan, memory_gib: float, subject: str) -> Figures:
+    def _measure_plan(self, plan: Plan, subject: str) -> Figures:
         system = self._system(subject)
         target = system.ready()
         if plan.load == "adds":
             time.sleep(plan.settle_s)  # what it still holds would be charged to this load
-        memory.prime(int(memory_gib * (1 << 30)))
+        self._page_cache.fill()
         if self._quick:
             plan = replace(plan, seconds=1.0)
         try:
@@ -147,7 +146,7 @@ class Runner:
             self._foreign = foreign.compiled(self._root)
         system = self._system(subject)
         target = system.ready()
-        memory.prime(int(load.memory_gib * (1 << 30)))
+        self._page_cache.fill()
         plan = load.plan
         try:
             found = foreign.run(
@@ -172,7 +171,7 @@ class Runner:
         assert load.share is not None
         key = (number, load.plan.shape)
         if key not in self._maxima:
-            figures = self._measure_plan(maximum_plan(load), load.memory_gib, MAXIMUM_OF)
+            figures = self._measure_plan(maximum_plan(load), MAXIMUM_OF)
             self._maxima[key] = figures["adds per_s"]
         return max(round(self._maxima[key] * load.share), 1)
 
@@ -184,7 +183,7 @@ class Runner:
             self._clusters[name] = cluster
         cluster = self._clusters[name]
         cluster.ready()
-        memory.prime(_CLIENT_MEMORY_BYTES)
+        self._page_cache.fill()
         try:
             if name == "bkbox":
                 return run_bkbox(cluster.uri, replace(load.plan, through=_THROUGH[subject]))
@@ -206,7 +205,7 @@ class Runner:
         """With what is on the disk not in the page cache's way: it was written a moment ago."""
         system = self._make(subject, f"{subject}-start")
         system.forget()
-        memory.prime(_START_MEMORY_BYTES)
+        self._page_cache.fill()
         try:
             system.start()
             if load.entries:

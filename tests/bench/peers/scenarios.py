@@ -41,12 +41,11 @@ MAXIMUM_OF = "java-journal"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load on one bookie. ``memory_gib``: what a fast bookie takes for it (bench/memory.py)."""
+    """One load on one bookie."""
 
     name: str
     command: str
     plan: Plan
-    memory_gib: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ class RateLoad:
     plan: Plan
     per_s: int | None
     share: float | None
-    memory_gib: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,6 @@ class ForeignLoad:
     name: str
     command: str
     plan: Plan
-    memory_gib: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,6 @@ def _load(
     kind: Kind = "adds",
     entries: int | None = None,
     settle_s: float = 0.0,
-    memory_gib: float = 1.0,
 ) -> Load:
     shape = Shape(ledgers, connections, window, size)
     command = (
@@ -134,9 +130,7 @@ def _load(
         command += f" --entries {entries}"
     if settle_s:
         command += f" --settle {settle_s:g}"
-    return Load(
-        name, command, Plan(kind, shape, SECONDS, WARMUP_S, entries, settle_s, 30.0), memory_gib
-    )
+    return Load(name, command, Plan(kind, shape, SECONDS, WARMUP_S, entries, settle_s, 30.0))
 
 
 def _rate_load(rate: float, size: int, ledgers: int) -> RateLoad:
@@ -153,7 +147,7 @@ def _rate_load(rate: float, size: int, ledgers: int) -> RateLoad:
         f"--window {shape.window} --size {size} --seconds {RATE_SECONDS:g}"
     )
     plan = Plan("adds", shape, RATE_SECONDS, WARMUP_S, RATE_ENTRIES, 0.0, 30.0)
-    return RateLoad(name, command, plan, per_s, share, 0.5 if share is None else 2.0)
+    return RateLoad(name, command, plan, per_s, share)
 
 
 RATE_LOADS = tuple(
@@ -174,17 +168,17 @@ def maximum_plan(load: RateLoad) -> Plan:
 
 def _foreign_load(name: str, load: Load) -> ForeignLoad:
     command = f"make bench-peers ARGS='--only \"{name}\"'"
-    return ForeignLoad(name, command, load.plan, load.memory_gib)
+    return ForeignLoad(name, command, load.plan)
 
 
 _ADDS = (
-    _load("w256", 16, 4, 256, 1024, memory_gib=3),
+    _load("w256", 16, 4, 256, 1024),
     _load("w64", 16, 4, 64, 1024),
     _load("w16", 16, 4, 16, 1024),
-    _load("w1", 4, 4, 1, 1024, memory_gib=0.25),
+    _load("w1", 4, 4, 1, 1024),
     _load("100 bytes", 16, 4, 256, 100),
-    _load("1,000 ledgers", 1000, 16, 64, 1024, memory_gib=1.5),
-    _load("10,000 ledgers", 10_000, 16, 64, 1024, memory_gib=1.5),
+    _load("1,000 ledgers", 1000, 16, 64, 1024),
+    _load("10,000 ledgers", 10_000, 16, 64, 1024),
 )
 
 FOREIGN_LOADS = tuple(_foreign_load(f"foreign {load.name}", load) for load in _ADDS)
@@ -194,7 +188,7 @@ LOADS: tuple[AnyLoad, ...] = (
     _load("hot reads", 16, 4, 64, 1024, kind="reads", entries=320_000),
     _load("catch-up", 16, 4, 64, 1024, kind="catchup", entries=640_000, settle_s=JAVA_FLUSH_S),
     _load("mixed", 16, 4, 64, 1024, kind="mixed", entries=640_000, settle_s=JAVA_FLUSH_S),
-    _load("written", 16, 4, 256, 1024, settle_s=JAVA_FLUSH_S, memory_gib=0),
+    _load("written", 16, 4, 256, 1024, settle_s=JAVA_FLUSH_S),
     *RATE_LOADS,
     *FOREIGN_LOADS,
     ClientLoad("client", "bkbox bench client", ClientPlan(3, 3, 2, 1000, 1024, SECONDS, WARMUP_S)),

@@ -19,7 +19,7 @@ from pathlib import Path
 from bkbox.bench.bookie import Plan, Target, run
 from bkbox.bench.load import Shape
 from bkbox.bench.server import Bookie
-from bkbox.bench.usage import drop_cache, tree, usage_of
+from bkbox.bench.usage import tree, usage_of
 from bkbox.errors import BenchError
 from tests.bench.peers.java import JavaBookie, ZooKeeper
 from tests.harness import raw
@@ -127,7 +127,6 @@ class System(ABC):
             if usage_of(pid).cpu_s - before < 0.03:
                 break
         os.sync()
-        drop_cache(self.root)
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bkbox.bench import memory
+from bkbox.bench.memory import PageCache
 from bkbox.bench.server import temporary_folder
 from bkbox.errors import BenchError
 from bkbox.launcher.bookie import LocalBookie
@@ -36,7 +36,6 @@ from tests.harness.processes import BKBOX
 
 _PORTS = range(12_000, 15_000)
 _READY_S = 120.0
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +139,14 @@ def measured(
     folders: Sequence[Path],
     rng: random.Random,
     zookeeper: ZooKeeper | None,
+    page_cache: PageCache,
 ) -> tuple[float, float]:
     """Adds and reads per second of a new bookie."""
     roots = [folder / "bookie" for folder in folders]
     for root in roots:
         root.mkdir()
     try:
-        memory.prime(_GIB)
+        page_cache.fill()
         if setup.frontends is not None:
             running = bkbox_bookie(setup, roots, rng)
         else:
@@ -206,13 +206,13 @@ def main() -> int:
     ]
     found: dict[Setup, list[tuple[float, float]]] = {setup: [] for setup in setups}
     quiet, rng = QuietMachine(strict=not given.anyway), random.Random()
-    with _folders(given.dir or [Path.cwd()]) as folders:
+    with _folders(given.dir or [Path.cwd()]) as folders, PageCache(folders[0]) as page_cache:
         zookeeper = ZooKeeper(folders[0] / "zookeeper").start() if java else None
         try:
             for number in range(given.rounds):
                 for setup in setups if number % 2 == 0 else reversed(setups):
                     what = f"{setup.name} over {setup.disks}, round {number + 1}"
-                    run = partial(measured, setup, load, folders, rng, zookeeper)
+                    run = partial(measured, setup, load, folders, rng, zookeeper, page_cache)
                     found[setup].append(quiet.measure(what, run))
                     print(f"{what}: {found[setup][-1]}", file=sys.stderr, flush=True)
         except DisturbedError as error:

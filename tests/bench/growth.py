@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
-from bkbox.bench import memory
 from bkbox.bench.bookie import Plan, Target, run
 from bkbox.bench.load import Shape, write_ledgers
+from bkbox.bench.memory import PageCache
 from bkbox.bench.server import Bookie, running, temporary_folder
 from bkbox.wire.metadata import ledger_metadata
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
@@ -41,7 +41,6 @@ SMALL_LEDGERS, SHARE = 100, 100
 SIZE = 100
 SILENCE_S = 60.0
 OPEN_LEDGERS = 100_000
-_GIB = 1 << 30
 
 
 def main() -> int:
@@ -58,21 +57,22 @@ def main() -> int:
     part = 10 if given.quick else 1
     rows: list[Row] = []
     quiet = QuietMachine(strict=not given.no_report)
-    measurements: list[Callable[[Path], list[Row]]] = [
-        lambda root: more_ledgers(root, rounds, quiet),
-        lambda root: more_entries(root, rounds, 100_000 // part, quiet),
-        lambda root: phase_one(root, OPEN_LEDGERS // part, rounds, quiet),
+    measurements: list[Callable[[Path, PageCache], list[Row]]] = [
+        lambda *place: more_ledgers(*place, rounds, quiet),
+        lambda *place: more_entries(*place, rounds, 100_000 // part, quiet),
+        lambda *place: phase_one(*place, OPEN_LEDGERS // part, rounds, quiet),
     ]
-    for measure in measurements:
-        with temporary_folder(given.dir) as root:
-            try:
-                found = measure(root)
-            except DisturbedError as error:
-                print(f"error: {error}: no report is written", file=sys.stderr)
-                return 1
-        for row in found:
-            print(" | ".join(row), file=sys.stderr)
-        rows += found
+    with PageCache(given.dir) as page_cache:
+        for measure in measurements:
+            with temporary_folder(given.dir) as root:
+                try:
+                    found = measure(root, page_cache)
+                except DisturbedError as error:
+                    print(f"error: {error}: no report is written", file=sys.stderr)
+                    return 1
+            for row in found:
+                print(" | ".join(row), file=sys.stderr)
+            rows += found
     text = table(rows)
     print(text)
     if not given.no_report:
@@ -87,7 +87,9 @@ def table(rows: list[Row]) -> str:
     return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def more_ledgers(root: Path, rounds: int, quiet: QuietMachine) -> list[Row]:
+def more_ledgers(
+    root: Path, page_cache: PageCache, rounds: int, quiet: QuietMachine
+) -> list[Row]:
     """Adds to some ledgers and to a hundred times as many, in turn, each on a new bookie."""
     plans = [_adds(SMALL_LEDGERS), _adds(SMALL_LEDGERS * SHARE)]
     rates: list[list[float]] = [[], []]
@@ -101,7 +103,7 @@ def more_ledgers(root: Path, rounds: int, quiet: QuietMachine) -> list[Row]:
             place = root / f"{number}-{which}"
             shutil.rmtree(place, ignore_errors=True)
             bookie = _bookie(place, rng)
-            memory.prime(_GIB)
+            page_cache.fill()
             with running(bookie):
                 rate = _rate(bookie, plans[which], rng)
             report = _rebuild(bookie)
@@ -134,7 +136,9 @@ def more_ledgers(root: Path, rounds: int, quiet: QuietMachine) -> list[Row]:
     return rows
 
 
-def more_entries(root: Path, rounds: int, small: int, quiet: QuietMachine) -> list[Row]:
+def more_entries(
+    root: Path, page_cache: PageCache, rounds: int, small: int, quiet: QuietMachine
+) -> list[Row]:
     """Adds to a bookie that holds some entries, new in each round, and to one that holds a hundred times as many and is
     stopped while the other is measured; and a rebuild of the latter."""
     rng = random.Random()
@@ -153,7 +157,7 @@ def more_entries(root: Path, rounds: int, small: int, quiet: QuietMachine) -> li
         for which in _in_turn(number):
             if which:
                 with running(bookie):
-                    memory.prime(_GIB)
+                    page_cache.fill()
                     found[which] = _rate(bookie, plan, rng)
                 continue
             place = root / "small"
@@ -161,7 +165,7 @@ def more_entries(root: Path, rounds: int, small: int, quiet: QuietMachine) -> li
             few = _bookie(place, rng)
             with running(few):
                 stored(few, small)
-                memory.prime(_GIB)
+                page_cache.fill()
                 found[which] = _rate(few, plan, rng)
         return found
 
@@ -199,14 +203,16 @@ def more_entries(root: Path, rounds: int, small: int, quiet: QuietMachine) -> li
     ]
 
 
-def phase_one(root: Path, ledgers: int, rounds: int, quiet: QuietMachine) -> list[Row]:
+def phase_one(
+    root: Path, page_cache: PageCache, ledgers: int, rounds: int, quiet: QuietMachine
+) -> list[Row]:
     """The start of a bookie that may have lost something, with so many open ledgers of its own in the
     metadata store: every one is fenced and put into limbo before the port opens."""
 
     def one_round(place: Path) -> tuple[float, float]:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        memory.prime(_GIB)
+        page_cache.fill()
         return _phase_one(place, ledgers)
 
     found = [

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from bkbox.bench.memory import PageCache
 from bkbox.bench.server import temporary_folder
 from tests.bench import pipelineaudits, pipelinereads
 from tests.bench.peers.java import ZooKeeper
@@ -43,17 +44,18 @@ def main() -> int:
     quiet = QuietMachine(strict=not given.no_report)
     tables: list[tuple[str, str, str]] = []
     try:
-        if not given.no_reads:
-            text = _in_a_cluster(
-                given.dir, lambda *place: pipelinereads.measure(*place, given, quiet)
-            )
-            tables.append(("performance.md", "spark reads", text))
-        if not given.no_audit:
-            found = _in_a_cluster(
-                given.dir, lambda *place: pipelineaudits.measure(*place, given, quiet)
-            )
-            tables.append(("performance.md", "audits", pipelineaudits.table(found, given)))
-            tables.append(("spark.md", "plan", pipelineaudits.plan(found)))
+        with PageCache(given.dir) as page_cache:
+            if not given.no_reads:
+                text = _in_a_cluster(
+                    given.dir, lambda *place: pipelinereads.measure(*place, given, quiet, page_cache)
+                )
+                tables.append(("performance.md", "spark reads", text))
+            if not given.no_audit:
+                found = _in_a_cluster(
+                    given.dir, lambda *place: pipelineaudits.measure(*place, given, quiet, page_cache)
+                )
+                tables.append(("performance.md", "audits", pipelineaudits.table(found, given)))
+                tables.append(("spark.md", "plan", pipelineaudits.plan(found)))
     except DisturbedError as error:
         print(f"error: {error}: no report is written", file=sys.stderr)
         return 1

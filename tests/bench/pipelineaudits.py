@@ -18,7 +18,7 @@ from typing import Any
 from bkbox.audit.engine import LocalEngine
 from bkbox.audit.run import AuditPlan, Summary, plan_audit, run_audit
 from bkbox.base.ids import LedgerId
-from bkbox.bench import memory
+from bkbox.bench.memory import PageCache
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.metadata import connect
@@ -34,7 +34,6 @@ LINEAR = 1.1
 
 BILLION = 1_000_000_000
 _AT_ONCE = 32
-_PRIME_BYTES = 1 << 30
 _REST_S = 2.0
 _SAMPLE = 20_000
 """Metadata that are read to see what the store allows, at most."""
@@ -66,7 +65,12 @@ class Found:
 
 
 def measure(
-    _spark: Any, uri: str, root: Path, given: argparse.Namespace, quiet: QuietMachine
+    _spark: Any,
+    uri: str,
+    root: Path,
+    given: argparse.Namespace,
+    quiet: QuietMachine,
+    page_cache: PageCache,
 ) -> Found:
     from pyspark_bookkeeper.engine import SparkEngine
 
@@ -84,7 +88,7 @@ def measure(
                 _audited(engine, plans[0], root)  # warms the engine up
             each = quiet.measure(
                 f"audits of {wanted} ledgers, {engine.name}",
-                partial(_medians, engine, plans, root, given.rounds),
+                partial(_medians, engine, plans, root, given.rounds, page_cache),
             )
             audits.append(each)
             print(_row(each), file=sys.stderr)
@@ -94,14 +98,16 @@ def measure(
     return Found(audits, walk_us, metadata_us, chunk_bytes, row_bytes)
 
 
-def _medians(engine: Any, plans: list[AuditPlan], root: Path, rounds: int) -> Audited:
-    """Of each plan the audit with the median duration; they take turns, each after a rest and with memory primed."""
+def _medians(
+    engine: Any, plans: list[AuditPlan], root: Path, rounds: int, page_cache: PageCache
+) -> Audited:
+    """Of each plan the audit with the median duration; they take turns, each after a rest."""
     found: list[list[Summary]] = [[] for _ in plans]
     for number in range(rounds):
         for which in range(len(plans)) if number % 2 == 0 else reversed(range(len(plans))):
             os.sync()
             time.sleep(_REST_S)
-            memory.prime(_PRIME_BYTES)
+            page_cache.fill()
             found[which].append(_audited(engine, plans[which], root))
     listed, read = (sorted(each, key=lambda one: one.seconds)[len(each) // 2] for each in found)
     spans = [(min(each), max(each)) for each in ([one.seconds for one in of] for of in found)]

@@ -2,7 +2,7 @@
 
 Ledgers and Parquet are read by one Spark session with ``local[2]``, by the same query, which takes every value into its
 hands: ``sum(length(value))``. Apache's client reads in a process of its own, all of it twice, of which the second time
-counts. The three take turns, in an order that is reversed every other round, each after a rest and with memory primed,
+counts. The three take turns, in an order that is reversed every other round, each after a rest,
 and of all rounds but the first the median counts.
 """
 
@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bkbox.bench import memory
+from bkbox.bench.memory import PageCache
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.metadata import connect
@@ -31,12 +31,16 @@ from tests.bench.quiet import QuietMachine
 
 LEDGERS = 16
 TARGETS = {"parquet": 0.5, "java": 2.0}
-_PRIME_BYTES = 1 << 30
 _REST_S = 2.0
 
 
 def measure(
-    spark: Any, uri: str, root: Path, given: argparse.Namespace, quiet: QuietMachine
+    spark: Any,
+    uri: str,
+    root: Path,
+    given: argparse.Namespace,
+    quiet: QuietMachine,
+    page_cache: PageCache,
 ) -> str:
     """The table."""
     size = given.mib << 20
@@ -62,7 +66,7 @@ def measure(
         for name in names:
             os.sync()
             time.sleep(_REST_S)
-            memory.prime(_PRIME_BYTES)
+            page_cache.fill()
             found[name] = ways[name]()
         return found
 

@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from bkbox.bench import memory
 from bkbox.bench.bookie import Target
 from bkbox.bench.load import Load, Measured, Shape, measured
 from bkbox.bench.load_loop import ADD, ENDLESS, READ
+from bkbox.bench.memory import PageCache
 from bkbox.bench.server import temporary_folder
 from bkbox.errors import BenchError
 from bkbox.security import digest_md5
@@ -43,7 +43,6 @@ LOGIN_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 SECONDS, WARMUP_S = 3.0, 1.0
 READ_ENTRIES = 160_000
-PRIME_BYTES = 1 << 30
 SILENCE_S = 30.0
 AT_LEAST = 1.5
 
@@ -238,6 +237,7 @@ def measure(
     seconds: float,
     rng: random.Random,
     quiet: QuietMachine,
+    page_cache: PageCache,
 ) -> dict[str, dict[str, list[Measured]]]:
     """By load and system, one of each round."""
     context = client_tls(keys.authority)
@@ -253,7 +253,7 @@ def measure(
             target: Target = system.ready()
             if isinstance(system, SecuredBkbox):
                 system.create_ledgers(first, shape.ledgers)
-            memory.prime(PRIME_BYTES)
+            page_cache.fill()
             try:
                 one = run(
                     lambda address=target.address, name=name: (  # type: ignore[misc]
@@ -309,7 +309,7 @@ def main() -> int:
         print(f"error: {reason}", file=sys.stderr)
         return 1
     rng = random.Random()
-    with temporary_folder(given.dir) as root:
+    with temporary_folder(given.dir) as root, PageCache(given.dir) as page_cache:
         keys = Keys(root / "keys")
         zookeeper = ZooKeeper(root / "zookeeper").start()
         systems: dict[str, System] = {
@@ -320,7 +320,7 @@ def main() -> int:
         try:
             seconds = 1.0 if given.quick else SECONDS
             quiet = QuietMachine(strict=not given.no_report)
-            found = measure(systems, keys, given.rounds, seconds, rng, quiet)
+            found = measure(systems, keys, given.rounds, seconds, rng, quiet, page_cache)
         except DisturbedError as error:
             print(f"error: {error}: no report is written", file=sys.stderr)
             return 1

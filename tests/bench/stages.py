@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bkbox.bench.memory import PageCache
 from tests.bench.peers.report import machine, replace_between
 from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT
@@ -21,7 +22,6 @@ from tests.harness.processes import bkbox
 KINDS = ("write", "sync", "journal")
 WINDOWS = (256, 16, 1)
 STAGES = ("queue", "append", "index", "fsync", "reply")
-PRIME_GIB = {256: 3, 16: 1, 1: 0.25}
 
 
 def main() -> int:
@@ -35,18 +35,19 @@ def main() -> int:
     given = parser.parse_args()
     quiet = QuietMachine(strict=not given.no_report)
     try:
-        rows = [
-            row(
-                kind,
-                window,
-                quiet.measure(
-                    f"{kind}, window {window}",
-                    partial(measure, kind, window, given.seconds, given.dir),
-                ),
-            )
-            for kind in KINDS
-            for window in WINDOWS
-        ]
+        with PageCache(given.dir) as page_cache:
+            rows = [
+                row(
+                    kind,
+                    window,
+                    quiet.measure(
+                        f"{kind}, window {window}",
+                        partial(measure, kind, window, given.seconds, given.dir, page_cache),
+                    ),
+                )
+                for kind in KINDS
+                for window in WINDOWS
+            ]
     except DisturbedError as error:
         print(f"error: {error}: no report is written", file=sys.stderr)
         return 1
@@ -58,12 +59,15 @@ def main() -> int:
     return 0
 
 
-def measure(kind: str, window: int, seconds: float, folder: Path) -> dict[str, Any]:
+def measure(
+    kind: str, window: int, seconds: float, folder: Path, page_cache: PageCache
+) -> dict[str, Any]:
     """What ``bkbox bench bookie`` says of it."""
     words = ["--ack-after", kind, "--window", str(window), "--seconds", str(seconds)]
-    words += ["--prime", str(PRIME_GIB[window]), "--dir", str(folder), "-o", "json"]
+    words += ["--dir", str(folder), "-o", "json"]
     if window == 1:
         words += ["--ledgers", "4"]
+    page_cache.fill()
     return dict(json.loads(bkbox("bench", "bookie", *words, timeout=120).stdout))
 
 

@@ -187,8 +187,11 @@ class JavaProcess:
         stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
     ) -> None:
-        """Starts it; its output, or only its standard error, is appended to ``log``."""
+        """Starts it; its output, or only its standard error, is appended to ``log``, beside which it unpacks its native
+        libraries: one that is killed does not remove them."""
         assert self.process is None, f"{self.name} runs already"
+        java = command.index("java") + 1
+        command = [*command[:java], f"-Djava.io.tmpdir={self.log.parent}", *command[java:]]
         with self.log.open("ab") as log:
             log.write(f"==== {self.name} starts ====\n".encode())
             log.flush()

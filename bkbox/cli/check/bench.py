@@ -15,11 +15,11 @@ from bkbox.api.admin.socket_path import SOCKET_NAME
 from bkbox.base.text import quoted
 from bkbox.bench import bookie as bookie_bench
 from bkbox.bench import client as client_bench
-from bkbox.bench import memory
 from bkbox.bench import sink as sink_bench
 from bkbox.bench.bookie import Plan, Result, Target
 from bkbox.bench.client_plan import ClientPlan, ClientResult, Through
 from bkbox.bench.load import Measured, Shape
+from bkbox.bench.memory import PageCache
 from bkbox.bench.open_loop import Rate, RateReport
 from bkbox.bench.server import Bookie, running, temporary_folder
 from bkbox.cli.lib.exit_codes import ExitCode
@@ -161,12 +161,11 @@ def bench() -> None:
     help="Seconds without any answer that are a failure.",
 )
 @click.option(
-    "--prime",
-    type=click.FloatRange(0),
-    default=0.0,
-    show_default=True,
-    help="GiB of memory to touch first: where a host takes unused memory back from this machine, the "
-    "first touch of a page costs more than an add.",
+    "--fill-memory",
+    is_flag=True,
+    help="Fill free memory with page cache first, as it is on a machine that has run for a while: where a host takes "
+    "free memory back from this machine, the first touch of a page costs more than an add. Takes seconds for each "
+    "GiB that is free.",
 )
 @click.option(
     "--ack-after",
@@ -209,7 +208,7 @@ def bookie(
     warmup: float,
     settle: float,
     silence: float,
-    prime: float,
+    fill_memory: bool,
     ack_after: str,
     folder: Path,
     pid: int | None,
@@ -251,7 +250,8 @@ def bookie(
             if place is None:
                 raise click.BadParameter("has to be HOST:PORT", param_hint="HOST:PORT")
             target = Target(place, pid, data)
-        memory.prime(int(prime * (1 << 30)))
+        if fill_memory:
+            stack.enter_context(PageCache(folder)).fill()
         result = bookie_bench.run(target, plan, rng)
         if address is None:
             [disk] = fetch_status(own.disk / SOCKET_NAME, _STATUS_S).disks

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from bkbox.base.ids import BookieId
-from bkbox.bench import memory
 from bkbox.bench.load import Load, Shape, measured
 from bkbox.bench.load_loop import ADD
+from bkbox.bench.memory import PageCache
 from bkbox.bench.server import temporary_folder
 from bkbox.errors import BkboxError
 from bkbox.metadata import connect
@@ -29,7 +29,6 @@ from tests.harness.java import CHECKOUT, missing_reason
 from tests.harness.waiting import wait_for
 
 LOOK_S = 0.5
-PRIME_BYTES = 2 << 30
 SAMPLE = 40
 FOREGROUND = Shape(ledgers=64, connections=4, window=8, size=1024)
 FOREGROUND_LEDGER = 1 << 40
@@ -86,18 +85,19 @@ def main() -> int:
         kind for kind in (Java, Bkbox) if given.only in (None, kind.name)
     ]
     quiet = QuietMachine(strict=not given.no_report)
-    for number in range(given.rounds):
-        for kind in kinds if number % 2 == 0 else reversed(kinds):
-            try:
-                figures = quiet.measure(
-                    f"round {number + 1}, {kind.name}",
-                    partial(one_side, kind, data, given.limit, given.dir),
-                )
-            except DisturbedError as error:
-                print(f"error: {error}: no report is written", file=sys.stderr)
-                return 1
-            found.setdefault(kind.name, []).append(figures)
-            say(f"{kind.name}: {asdict(figures)}")
+    with PageCache(given.dir) as page_cache:
+        for number in range(given.rounds):
+            for kind in kinds if number % 2 == 0 else reversed(kinds):
+                try:
+                    figures = quiet.measure(
+                        f"round {number + 1}, {kind.name}",
+                        partial(one_side, kind, data, given.limit, given.dir, page_cache),
+                    )
+                except DisturbedError as error:
+                    print(f"error: {error}: no report is written", file=sys.stderr)
+                    return 1
+                found.setdefault(kind.name, []).append(figures)
+                say(f"{kind.name}: {asdict(figures)}")
     text = table(data, found)
     print(text)
     if not given.no_report and len(found) == 2:
@@ -106,9 +106,15 @@ def main() -> int:
     return 0
 
 
-def one_side(kind: type[Bkbox] | type[Java], data: Data, limit_s: float, folder: Path) -> Figures:
+def one_side(
+    kind: type[Bkbox] | type[Java],
+    data: Data,
+    limit_s: float,
+    folder: Path,
+    page_cache: PageCache,
+) -> Figures:
     """The figures of one round of a side, on new bookies."""
-    memory.prime(PRIME_BYTES)
+    page_cache.fill()
     with temporary_folder(folder) as root:
         zookeeper = ZooKeeper(root / "zookeeper").start()
         side = kind(root, zookeeper)

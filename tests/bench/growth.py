@@ -87,9 +87,7 @@ def table(rows: list[Row]) -> str:
     return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def more_ledgers(
-    root: Path, page_cache: PageCache, rounds: int, quiet: QuietMachine
-) -> list[Row]:
+def more_ledgers(root: Path, page_cache: PageCache, rounds: int, quiet: QuietMachine) -> list[Row]:
     """Adds to some ledgers and to a hundred times as many, in turn, each on a new bookie."""
     plans = [_adds(SMALL_LEDGERS), _adds(SMALL_LEDGERS * SHARE)]
     rates: list[list[float]] = [[], []]

@@ -47,12 +47,14 @@ def main() -> int:
         with PageCache(given.dir) as page_cache:
             if not given.no_reads:
                 text = _in_a_cluster(
-                    given.dir, lambda *place: pipelinereads.measure(*place, given, quiet, page_cache)
+                    given.dir,
+                    lambda *place: pipelinereads.measure(*place, given, quiet, page_cache),
                 )
                 tables.append(("performance.md", "spark reads", text))
             if not given.no_audit:
                 found = _in_a_cluster(
-                    given.dir, lambda *place: pipelineaudits.measure(*place, given, quiet, page_cache)
+                    given.dir,
+                    lambda *place: pipelineaudits.measure(*place, given, quiet, page_cache),
                 )
                 tables.append(("performance.md", "audits", pipelineaudits.table(found, given)))
                 tables.append(("spark.md", "plan", pipelineaudits.plan(found)))

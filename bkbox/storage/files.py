@@ -20,6 +20,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -29,6 +30,9 @@ _sync_file_range = ctypes.CDLL(None).sync_file_range  # releases the interpreter
 _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
 _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+
+_FREE_BYTES = 2 << 20
+"""Bytes that are freed in one piece."""
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -122,6 +126,11 @@ class Files(Protocol):
     def rename(self, source: Path, target: Path) -> None: ...
 
     def unlink(self, path: Path) -> None: ...
+
+    def detach(self, path: Path) -> Callable[[], None]:
+        """Remove the name of a file, and return the call that frees its blocks, in pieces; for any thread, once the
+        removal is durable. A file system that frees a large file in one piece lets the syncs of all others wait.
+        """
 
     def rmdir(self, path: Path) -> None: ...
 
@@ -302,6 +311,19 @@ class _RealReadFile:
             os.close(self._fd)
 
 
+def _free(path: Path, fd: int) -> None:
+    """Free the blocks of a file that has no name any more, and close it. One that has another name keeps them."""
+    with _changing("free", path):
+        try:
+            found = os.fstat(fd)
+            if not found.st_nlink:
+                for size in range(found.st_size - _FREE_BYTES, 0, -_FREE_BYTES):
+                    os.ftruncate(fd, size)
+                os.ftruncate(fd, 0)
+        finally:
+            os.close(fd)
+
+
 class RealFiles:
     """``Files`` over the operating system."""
 
@@ -350,6 +372,16 @@ class RealFiles:
     def unlink(self, path: Path) -> None:
         with _changing("remove", path):
             os.unlink(path)
+
+    def detach(self, path: Path) -> Callable[[], None]:
+        with _changing("remove", path):
+            fd = os.open(path, os.O_WRONLY | _FLAGS)
+        try:
+            self.unlink(path)
+        except DiskError:
+            os.close(fd)
+            raise
+        return partial(_free, path, fd)
 
     def rmdir(self, path: Path) -> None:
         with _changing("remove directory", path):

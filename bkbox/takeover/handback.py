@@ -258,6 +258,7 @@ class Handback:
         if not is_last:
             self._observer.step("remove a segment")
             store.retire(segment)
+            store.remove_unneeded()
 
     def _copy(
         self,

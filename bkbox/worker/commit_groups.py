@@ -8,8 +8,8 @@ by the next one, which starts when the first has ended (sync_queue.py). A small 
 thread: the disk takes hardly longer for it than for nothing, and handing it over would cost more than the overlap could
 save.
 
-Checkpoints and writeback run in the background, one of each at a time. Only their beginnings and ends run on the
-worker's thread: no group touches what they read and write in between.
+Checkpoints, writeback and the removal of files run in the background, one of each at a time. Only their beginnings and
+ends run on the worker's thread: no group touches what they read and write in between.
 
 An idle disk is brought into a state that proves itself: what is not durable is synced, active ledgers are unmarked, a
 SYNCED record is written, and the tail mark (storage/disk/disk.py). States of ledgers are proved sooner than entries.
@@ -140,7 +140,11 @@ class CommitGroups:
             _BackgroundTask(),
             _BackgroundTask(),
         )
-        self._reading, self._marking = _BackgroundTask(), _BackgroundTask()
+        self._reading, self._marking, self._removing = (
+            _BackgroundTask(),
+            _BackgroundTask(),
+            _BackgroundTask(),
+        )
         self._appended_us = self._unmarked_us = self._marked_us = self._noted_us = ticks_us()
         self._noted_at = store.position
         """End of the log when it was noted last."""
@@ -151,7 +155,7 @@ class CommitGroups:
         self._unmarks: Sync | None = None
         """After this sync the ledgers that became idle before it are unmarked."""
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._threads = ThreadPoolExecutor(5)
+        self._threads = ThreadPoolExecutor(6)
         sys.setswitchinterval(_SWITCH_S)
 
     def fileno(self) -> int:
@@ -289,6 +293,8 @@ class CommitGroups:
             writeback = store.begin_writeback()
             if writeback is not None:
                 self._start(self._writeback, writeback, lambda: None)
+        if self._removing.future is None:
+            self._remove_unneeded()
         self._prove_idle()
         if self._ticks_us() - self._noted_us >= _NOTE_END_US:
             self._note_end()
@@ -539,6 +545,19 @@ class CommitGroups:
         except DiskError as error:
             log.error("checkpoint: %s", error)
 
+    def _remove_unneeded(self) -> None:
+        removal = self._store.begin_removal()
+        if removal is None:
+            return
+
+        def ended() -> None:
+            try:
+                self._store.end_removal(removal)
+            except DiskError as error:
+                log.error("removal of files that are not needed: %s", error)
+
+        self._start(self._removing, removal.run, ended)
+
     def _start(
         self, task: _BackgroundTask, call: Callable[[], None], on_done: Callable[[], None]
     ) -> None:
@@ -576,6 +595,7 @@ class CommitGroups:
             self._writeback,
             self._reading,
             self._marking,
+            self._removing,
         )
 
     def drain(self) -> None:

@@ -383,6 +383,7 @@ class DiskMaintenance:
         if why:
             self._kept_segments[call.segment] = why
             return Removed(why=why)
+        self._groups.go_on()
         self._kept_segments.pop(call.segment, None)
         self._note_bad(tuple(each for each in self._scrub.bad if each[0] != call.segment))
         return Removed(bytes=size)

@@ -97,6 +97,10 @@ class MemoryFiles:
     def unlink(self, path: Path) -> None:
         del self.files[path]
 
+    def detach(self, path: Path) -> Callable[[], None]:
+        self.unlink(path)
+        return lambda: None
+
     def rmdir(self, path: Path) -> None:
         return
 

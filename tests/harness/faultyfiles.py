@@ -230,6 +230,10 @@ class CrashableFiles:
         self._real.unlink(path)
         self._nodes.pop(path, None)
 
+    def detach(self, path: Path) -> Callable[[], None]:
+        self.unlink(path)
+        return lambda: None
+
     def rmdir(self, path: Path) -> None:
         self._change()
         self._real.rmdir(path)

@@ -31,8 +31,9 @@ SMALL_SEGMENT_BYTES = 1 << 22
 
 class WatchedFiles(RealFiles):
     """Counts what is written and synced; a sync of a log waits while ``gate`` is closed, one of the entry log while
-    ``log_gate`` is, and fails when told to (``fail``), as does what fills a log ahead (``fail_fill``); ``cold``: see
-    _Cold. ``before_sync`` is called with the number of each sync of a log, on its thread.
+    ``log_gate`` is, a removal while ``removal_gate`` is. A sync fails when told to (``fail``), as does what fills a log
+    ahead (``fail_fill``); ``cold``: see _Cold. ``before_sync`` is called with the number of each sync of a log, on its
+    thread.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,8 @@ class WatchedFiles(RealFiles):
         self.gate.set()
         self.log_gate = threading.Event()
         self.log_gate.set()
+        self.removal_gate = threading.Event()
+        self.removal_gate.set()
         self.fail = self.fail_fill = False
         self.before_sync: Callable[[int], object] = lambda _number: None
         self.cold = False
@@ -51,6 +54,10 @@ class WatchedFiles(RealFiles):
 
     def open_read(self, path: Path) -> ReadFile:
         return _Cold(self, path, super().open_read(path))
+
+    def detach(self, path: Path) -> Callable[[], None]:
+        assert self.removal_gate.wait(30)
+        return super().detach(path)
 
     def open_append(self, path: Path) -> AppendFile:
         is_log, is_entry_log = path.suffix == ".log", path.parent.name == "entrylog"
@@ -254,6 +261,7 @@ class Bench:
         self.closed = True
         self.files.gate.set()
         self.files.log_gate.set()
+        self.files.removal_gate.set()
         self.groups.drain()
         self.groups.close()
         if clean:

@@ -362,6 +362,21 @@ def test_with_a_journal_nobody_waits_for_a_checkpoint(make: Make) -> None:
     assert bench.groups._checkpoint is not None, "it is under way all the time"
 
 
+def test_nobody_waits_for_the_removal_of_files(make: Make) -> None:
+    bench = opened(make, AckAfter.JOURNAL, checkpoint_bytes=1 << 18)
+    bench.files.removal_gate.clear()
+    number = bench.store.last_checkpoint.number
+    for group in range(20):
+        bench.send(*adds(1, 1 + 2 * group, 2))
+        found: list[int] = []
+        bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == 2)  # type: ignore[misc]
+    bench.until(lambda: bench.store.last_checkpoint.number > number + 2)
+    journal = sorted((bench.disk.parent / "journal").rglob("*.log"))
+    assert len(journal) > 3, "none is removed yet"
+    bench.files.removal_gate.set()
+    bench.until(lambda: not journal[2].exists())
+
+
 def test_a_checkpoint_waits_for_states_that_are_not_durable(make: Make) -> None:
     """It would forget them: it lies behind their records, and the index it stores does not have them."""
     bench = opened(make, checkpoint_bytes=1 << 18)

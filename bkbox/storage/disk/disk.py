@@ -61,6 +61,7 @@ from bkbox.storage.entries.entry_log import EntryLog, Part
 from bkbox.storage.entries.entry_reader import Fetch, Range
 from bkbox.storage.entries.journal_replay import JournalReplay
 from bkbox.storage.entries.readahead import ReadAhead
+from bkbox.storage.file_removal import FileRemoval, UnneededFiles
 from bkbox.storage.files import Files, Space
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.memtable import EntryLookup
@@ -145,6 +146,7 @@ class DiskStore:
         self._generation = generation
         self._losses_resolved = True
         self._tail = TailFile(files, disk)
+        self._unneeded = UnneededFiles(files)
         log.set_generation(generation)
         if journal is not None:
             journal.set_generation(generation)
@@ -176,7 +178,9 @@ class DiskStore:
         log = EntryLog(files, disk, identity.uuid, segment_bytes_max, now_ms)
         journal = None
         if journal_dir is not None:
-            journal = Journal(files, journal_dir, identity.uuid, segment_bytes_max, now_ms)
+            journal = Journal(
+                files, journal_dir, identity.uuid, segment_bytes_max, checkpoint_bytes, now_ms
+            )
         return cls(
             files,
             disk,
@@ -383,9 +387,31 @@ class DiskStore:
         self.log.index(parts, locations, self.index.finder.active)
 
     def retire(self, segment: int) -> None:
-        """Remove a segment without live records; see compaction.py. DiskFullError: it is still there."""
+        """Give up a segment without live records; see compaction.py. Its file is there until the next removal.
+        DiskFullError: it is not given up.
+        """
         with self._failing:
             self.log.retire(segment)
+        self._unneeded.add([self.log.path_of(segment)])
+
+    def begin_removal(self) -> FileRemoval | None:
+        """The removal of files that nothing needs any more: ``run`` it, then end it. None if there are none."""
+        return self._unneeded.begin()
+
+    def end_removal(self, removal: FileRemoval) -> None:
+        """End a removal that has run. DiskFullError: some files are still there, which is harmless. DiskFailedError."""
+        with self._failing:
+            self._unneeded.end(removal)
+
+    def remove_unneeded(self) -> None:
+        """Remove the files that nothing needs any more, now; if there is no space even for that, later.
+        DiskFailedError.
+        """
+        removal = self.begin_removal()
+        if removal is not None:
+            removal.run()
+            with suppress(DiskFullError):
+                self.end_removal(removal)
 
     # ---- durability ---------------------------------------------------------------
 
@@ -575,7 +601,7 @@ class DiskStore:
             self.index.drop_frozen()
             self._checkpoints.completed(checkpointing.checkpoint)
             if self._journal is not None:
-                self._journal.retire(checkpointing.checkpoint.journal)
+                self._unneeded.add(self._journal.retire(checkpointing.checkpoint.journal))
 
     @property
     def last_checkpoint(self) -> Checkpoint:
@@ -613,6 +639,7 @@ class DiskStore:
             self.end_sync(checkpointing.sync)
         checkpointing.run()
         self.end_checkpoint(checkpointing)
+        self.remove_unneeded()
 
     def resolve_losses(self) -> None:
         """End the hold: the data that a replay found missing has been dealt with, durably. Raises as ``checkpoint``."""
@@ -726,7 +753,8 @@ class DiskStore:
             # The log holds everything: the next start does not need the journal.
             self._checkpoints.write(self._checkpoints.here(None))
             assert self._journal is not None
-            self._journal.retire(None)
+            self._unneeded.add(self._journal.retire(None))
+        self.remove_unneeded()
 
     def abandon(self) -> None:
         """Close all files as they are, without a sync."""

@@ -9,7 +9,7 @@ disk is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -109,6 +109,10 @@ class GuardedFiles(RealFiles):
     def unlink(self, path: Path) -> None:
         self.require(path)
         super().unlink(path)
+
+    def detach(self, path: Path) -> Callable[[], None]:
+        self.require(path)
+        return super().detach(path)
 
     def rmdir(self, path: Path) -> None:
         self.require(path)

@@ -276,7 +276,7 @@ class EntryLog(DurableLog):
             self._files.fsync_dir(self._directory)
 
     def retire(self, segment: int) -> None:
-        """Remove a segment without live records, durably. DiskError."""
+        """Give up a segment without live records, durably; its file may be removed then. DiskError."""
         retired = self.retired.with_segment(segment)
         write_retired(self._files, self._disk, retired)
         self.retired = retired
@@ -287,8 +287,6 @@ class EntryLog(DurableLog):
         ):  # otherwise the thread that uses it closes the file
             self._awaiting.leave(self._left_open.pop())
             self._await_lock.release()
-        self._files.unlink(self.path_of(segment))
-        self._files.fsync_dir(self._directory)
 
     def close(self) -> None:
         """Close all files, without a sync."""

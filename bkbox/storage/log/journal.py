@@ -3,7 +3,7 @@ acknowledged.
 
 ``<journal dir>/<disk uuid>/<segment id>.log``, in the format of segment.py with a magic of its own. After every stop
 that was not clean it is read from the segment that the checkpoint names: everything acknowledged since is in it, in
-order. Every checkpoint starts a new segment and removes those before it. A later run never continues a segment, and
+order. Every checkpoint starts a new segment and gives up those before it. A later run never continues a segment, and
 none is ever sealed.
 """
 
@@ -30,6 +30,7 @@ class Journal(DurableLog):
         journal_dir: Path,
         disk: UUID,
         segment_bytes_max: int,
+        checkpoint_bytes: int,
         now_ms: Callable[[], int],
     ) -> None:
         self._files = files
@@ -37,8 +38,18 @@ class Journal(DurableLog):
         files.mkdir(self._directory)
         files.fsync_dir(journal_dir)
         super().__init__(
-            SegmentLog(files, self._directory, JOURNAL_MAGIC, disk, segment_bytes_max, now_ms)
+            SegmentLog(
+                files,
+                self._directory,
+                JOURNAL_MAGIC,
+                disk,
+                segment_bytes_max,
+                now_ms,
+                expected_bytes=min(segment_bytes_max, checkpoint_bytes),
+            )
         )
+        self._retired = 0
+        """The last segment that was given up."""
 
     @property
     def segment(self) -> int:
@@ -112,15 +123,19 @@ class Journal(DurableLog):
                 lost.append(findings.header_problem)
         return lost
 
-    def retire(self, before: int | None) -> None:
-        """Remove the segments before ``before``, all if None, after a durable checkpoint that says so."""
+    def retire(self, before: int | None) -> list[Path]:
+        """Give up the segments before ``before``, all if None, after a durable checkpoint that says so. Returns the
+        files to remove. DiskError.
+        """
         if before is not None:
             self._log.drop(before)
-        old = [segment for segment in self.segments() if before is None or segment < before]
-        for segment in old:
-            self._files.unlink(self._log.path_of(segment))
-        if old:
-            self._files.fsync_dir(self._directory)
+        old = [
+            segment
+            for segment in self.segments()
+            if segment > self._retired and (before is None or segment < before)
+        ]
+        self._retired = max(old, default=self._retired)
+        return [self._log.path_of(segment) for segment in old]
 
     def close(self) -> None:
         """Close the segment without syncing it."""

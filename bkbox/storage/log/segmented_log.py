@@ -153,12 +153,16 @@ class SegmentLog:
         disk: UUID,
         segment_bytes_max: int,
         now_ms: Callable[[], int],
+        *,
+        expected_bytes: int | None = None,
     ) -> None:
+        """``expected_bytes``: size at which a segment is left for the next one; None: ``segment_bytes_max``."""
         self._files = files
         self._directory = directory
         self._magic = magic
         self._disk = disk
         self._segment_bytes_max = segment_bytes_max
+        self._nearly_full_bytes = (expected_bytes or segment_bytes_max) // 4 * 3
         self._now_ms = now_ms
         self._file: AppendFile | None = None
         self._left: list[tuple[int, AppendFile]] = []
@@ -400,7 +404,7 @@ class SegmentLog:
                 self._fill_for_sync(self._file)
             except DiskFailedError as error:
                 failure = error  # of this sync: its callers have to get it
-        nearly_full = self.offset > self._segment_bytes_max // 4 * 3
+        nearly_full = self.offset > self._nearly_full_bytes
         is_made = self._next is not None or any(each.makes_next for each in self._syncing)
         following = self.segment + 1
         sync = LogSync(

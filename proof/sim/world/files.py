@@ -198,6 +198,10 @@ class SimFiles:
         if self.disk_of(parent).names.get(parent, {}).pop(name, None) is None:
             raise DiskFailedError(f"remove {path}: no such file")
 
+    def detach(self, path: Path) -> Callable[[], None]:
+        self.unlink(path)
+        return lambda: None
+
     def rmdir(self, path: Path) -> None:
         self.change()
         disk = self.disk_of(str(path))

@@ -183,7 +183,7 @@ def check_journal(data: bytes) -> object:
             name = SegmentName(JOURNAL_MAGIC, UUID_OF_DISK, number)
             path = JOURNAL / str(UUID_OF_DISK) / segment_file_name(number)
             files.files[path] = bytearray(segment_from(choices, name))
-    journal = Journal(files, JOURNAL, UUID_OF_DISK, SEGMENT_BYTES, lambda: 0)
+    journal = Journal(files, JOURNAL, UUID_OF_DISK, SEGMENT_BYTES, SEGMENT_BYTES, lambda: 0)
     records: list[ScannedRecord] = []
     try:
         lost = journal.replay(1, records.append)

@@ -33,7 +33,9 @@ def compact(store: DiskStore, segment: int) -> str:
     """Compact and remove a segment; why it is still there, empty if it is not."""
     compaction = copy_out(store, segment)
     store.checkpoint()
-    return remove_segment(store, compaction, look_through(store))
+    why = remove_segment(store, compaction, look_through(store))
+    store.remove_unneeded()
+    return why
 
 
 def sealed(store: DiskStore) -> list[int]:

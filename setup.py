@@ -22,6 +22,8 @@ except ImportError:
     cythonize = None
 
 NATIVE = Path("bkbox", "native")
+INLINE = NATIVE / "memory.py", NATIVE / "objects.py"
+"""Their compiled form is in the modules that use them."""
 GENERATED = Path("build", "kernel")
 OPTIMIZE = ["-O3", "-g0", "-w"]
 MEMORY_VIEWS = Extension(
@@ -136,8 +138,7 @@ def extensions(*packages: str) -> list[Extension]:
         path
         for package in packages
         for path in Path(package).rglob("*.py")
-        if path.with_suffix(".pxd").exists()
-        and path != NATIVE / "memory.py"  # inline in the others
+        if path.with_suffix(".pxd").exists() and path not in INLINE
     )
     return [
         MEMORY_VIEWS,

@@ -6,17 +6,17 @@ the response, and the offset of the first entry in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 from bkbox.errors import FrameError
-from bkbox.native import memory
+from bkbox.native import memory, objects
 
 _PREFIX = 4
 _HEADER = 32
 _CRC32C = 4
+_PAYLOAD = 4
 
-Entry = TypeVar("Entry")
+Entry = TypeVar("Entry", bound=tuple[int, int, int, int, bytes])
 
 
 def check_sizes(body: bytes, start: int) -> None:
@@ -38,12 +38,12 @@ def verified(
     first: int,
     count: int,
     digest_size: int,
-    make: Callable[[tuple[int, int, int, int, bytes]], Entry],
+    kind: type[Entry],
 ) -> list[Entry]:
     """The entries ``first``, ``first`` + 1, …, at most ``count``, up to the first invalid one.
 
-    ``digest_size``: that of a CRC32C, or 0 if entries have none. ``make`` gets ledger, entry, LAC, length and
-    payload. ``body`` has passed check_sizes.
+    ``digest_size``: that of a CRC32C, or 0 if entries have none. ``kind``: the named tuple of ledger, entry, LAC,
+    length and payload. ``body`` has passed check_sizes.
     """
     entries: list[Entry] = []
     data = body
@@ -61,6 +61,18 @@ def verified(
                 break
         lac = memory.i64(data, at + 16)
         length = memory.i64(data, at + 24)
-        entries.append(make((ledger, entry, lac, length, body[payload:start])))
+        fields = ledger, entry, lac, length, objects.part(data, payload, start)
+        entries.append(objects.record(kind, fields))
         entry += 1
     return entries
+
+
+def largest_payload(entries: list[Entry]) -> int:
+    """Bytes of the largest payload; 0 if there is none. ``entries``: a list of what ``verified`` makes."""
+    largest = 0
+    for entry in entries:
+        payload = objects.field(entry, _PAYLOAD)
+        size = len(payload)
+        if size > largest:
+            largest = size
+    return largest

@@ -24,7 +24,6 @@ import zlib
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -88,11 +87,6 @@ class EntryColumns:
         return self.count
 
 
-_MAKE: Callable[[tuple[int, int, int, int, bytes]], VerifiedEntry] = partial(
-    tuple.__new__, VerifiedEntry
-)
-
-
 class DigestManager:
     """Makes and verifies the entries of one ledger."""
 
@@ -143,7 +137,7 @@ class DigestManager:
         """
         if self.digest_type in IN_KERNEL:
             return batch_reads.verified(
-                body, start, self.ledger_id, first, count, self.digest_size, _MAKE
+                body, start, self.ledger_id, first, count, self.digest_size, VerifiedEntry
             )
         entries: list[VerifiedEntry] = []
         view = memoryview(body)

@@ -4,8 +4,8 @@ A closed ledger is read up to its last entry, an open one up to the LAC that its
 later entries. So the newest acknowledged entry of an open ledger becomes readable with the next one, when the ledger
 is closed, or by the explicit LAC of its writer.
 
-Where every bookie holds every entry, ``read`` uses batch reads (batch.py), four in flight at a time, so that one
-arrives while another is consumed.
+Where every bookie holds every entry, ``read`` uses batch reads (batch.py), several in flight at a time, so that some
+arrive while another is consumed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from bkbox.protocol.effects import EntryFound, LacFound, Polled
 from bkbox.protocol.lac import LacReader
 from bkbox.protocol.longpoll import LongPoll
 from bkbox.protocol.reader import EntryReader
+from bkbox.wire.batch_reads import largest_payload
 from bkbox.wire.digest import DigestManager, EntryColumns, VerifiedEntry
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
@@ -35,10 +36,13 @@ Entry = VerifiedEntry
 """ledger_id, entry_id, lac, length (payload bytes of the ledger up to this entry), payload."""
 
 SINGLES_AHEAD_MAX = 128
-ENTRIES_AHEAD_MAX = 1024
+ENTRIES_AHEAD_MAX = 4096
 """Reads in flight ahead of the consumer of ``read``: single entries, and batches."""
 
 _RUNS_AHEAD = 4
+_RUN_ENTRIES_MAX = 512
+"""Batch reads in flight at least, as far as there is space, and entries of one at most."""
+
 _FRAME_OVERHEAD_BYTES = 128
 """Bytes of an entry in the response to a batch read beside its payload, at most."""
 
@@ -264,7 +268,7 @@ class LedgerReader:
                 entries, task = ahead[0]
                 found = await task
                 while entries:
-                    size = max(1, *(len(entry.payload) for entry in found))
+                    size = max(1, largest_payload(found))
                     largest = size if entries.start == start else max(largest, size)
                     yield found
                     entries = entries[len(found) :]
@@ -282,7 +286,7 @@ class LedgerReader:
             return min(max(space, 1), SINGLES_AHEAD_MAX), 1
         space = min(max(space, 1), ENTRIES_AHEAD_MAX)
         fit = self._access.options.frame_bytes_max // (largest + _FRAME_OVERHEAD_BYTES)
-        return space, max(min(space // _RUNS_AHEAD, fit), 1)
+        return space, max(min(space // _RUNS_AHEAD, _RUN_ENTRIES_MAX, fit), 1)
 
     async def _read_run(self, entries: range) -> list[Entry]:
         """These entries, or those before the first one that cannot be read, if there are any."""

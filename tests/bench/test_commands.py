@@ -109,5 +109,6 @@ def test_wrong_arguments_are_refused() -> None:
     done = bkbox("bench", "bookie", "127.0.0.1:1", check=False)
     assert done.returncode == 1
     assert "refused" in done.stderr
-    done = bkbox("bench", "bookie", "--dir", "/dev/shm", check=False)
-    assert (done.returncode, "in memory" in done.stderr) == (1, True)
+    for address in ((), ("127.0.0.1:1", "--fill-memory")):
+        done = bkbox("bench", "bookie", *address, "--dir", "/dev/shm", check=False)
+        assert (done.returncode, "in memory" in done.stderr) == (1, True)

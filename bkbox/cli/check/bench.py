@@ -251,7 +251,8 @@ def bookie(
                 raise click.BadParameter("has to be HOST:PORT", param_hint="HOST:PORT")
             target = Target(place, pid, data)
         if fill_memory:
-            stack.enter_context(PageCache(folder)).fill()
+            on_disk = stack.enter_context(temporary_folder(folder))
+            stack.enter_context(PageCache(on_disk)).fill()
         result = bookie_bench.run(target, plan, rng)
         if address is None:
             [disk] = fetch_status(own.disk / SOCKET_NAME, _STATUS_S).disks

@@ -11,6 +11,7 @@ cdef Py_ssize_t _RESPONSE_HEADERS
 cdef Py_ssize_t _ENTRY_HEADER
 cdef int _CODES
 cdef long long _LONGEST_WAIT
+cdef long long _SHORTEST_WAIT
 
 
 @cython.final

@@ -57,6 +57,10 @@ _VERSION = 2 << 24
 _CHUNK_BYTES = 192 << 10
 _RESPONSES_BYTES = 512 << 10
 _LONGEST_WAIT = 50_000_000
+_SHORTEST_WAIT = 50_000
+"""Nanoseconds of a wait of open loops. Without the shorter bound a high rate takes a call per request, and most of a
+processor. Under a CPU limit that stops the whole machine, bookie and all, for the rest of each tenth of a second, and
+the latency measured is that pause."""
 
 
 class Stream:
@@ -383,9 +387,10 @@ def paced_turn(poll: select.epoll, links: dict[int, Link], until: int, silence: 
         now = perf_counter_ns()
         if wake > now + _LONGEST_WAIT:
             wake = now + _LONGEST_WAIT
-        if wake > now:
-            # epoll itself waits in whole milliseconds; select in microseconds, and an epoll is a file like others.
-            select.select((poll,), (), (), (wake - now) / 1e9)
+        if wake < now + _SHORTEST_WAIT:
+            wake = now + _SHORTEST_WAIT
+        # epoll itself waits in whole milliseconds; select in microseconds, and an epoll is a file like others.
+        select.select((poll,), (), (), (wake - now) / 1e9)
         events = poll.poll(0)
         if events:
             heard = perf_counter_ns()

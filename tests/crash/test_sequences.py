@@ -27,6 +27,7 @@ NOTICED = (
     ("ack-before-sync", AckAfter.SYNC, "add"),
     ("fence-before-sync", AckAfter.WRITE, "fence"),
     ("checkpoint-before-sync", AckAfter.SYNC, "checkpoint"),
+    ("journal-removed-too-early", AckAfter.JOURNAL, "checkpoint"),
     ("fsync-error-ignored", AckAfter.SYNC, "add"),
     ("states-not-kept", AckAfter.WRITE, "fence"),
     ("no-dirty-marker", AckAfter.WRITE, "add"),

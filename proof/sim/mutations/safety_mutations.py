@@ -254,6 +254,11 @@ BREAKS = tuple(
             witness_patches.journal_not_replayed,
         ),
         (
+            "journal-removed-too-early",
+            "journal segments are removed before the checkpoint that replaces them is durable",
+            witness_patches.journal_removed_too_early,
+        ),
+        (
             "marker-left-at-stop",
             "an ordered stop leaves the dirty marker: a remount looks like a loss",
             witness_patches.marker_left,

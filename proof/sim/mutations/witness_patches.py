@@ -10,6 +10,7 @@ from bkbox.bookie.bookie import Bookie
 from bkbox.protocol import boot
 from bkbox.protocol.boot import Mark
 from bkbox.storage.disk import dirty_marker, disk
+from bkbox.storage.disk.checkpointing import Checkpoints
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.stored_index import Stamp
@@ -96,6 +97,22 @@ def active_not_marked() -> tuple[Change, ...]:
 
 def journal_not_replayed() -> tuple[Change, ...]:
     return ((Journal, "replay", lambda self, first, reapply, tail: []),)
+
+
+def journal_removed_too_early() -> tuple[Change, ...]:
+    """The beginning of a checkpoint removes the segments that its end makes superfluous."""
+
+    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
+        def freeze(self: Any, index: LedgerIndex, journal: Journal | None) -> Any:
+            checkpoint = real(self, index, journal)
+            if journal is not None:
+                for path in journal.retire(checkpoint.journal):
+                    self._files.unlink(path)
+            return checkpoint
+
+        return freeze
+
+    return method(Checkpoints, "freeze", changed)
 
 
 def marker_left() -> tuple[Change, ...]:

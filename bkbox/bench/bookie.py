@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bkbox.api.admin.status import Latency, Stage
-from bkbox.bench.load import Load, Measured, Shape, measured, write_ledgers
+from bkbox.bench.load import Load, Measured, Shape, first_ledger, measured, write_ledgers
 from bkbox.bench.load_loop import ADD, READ, Stream
 from bkbox.bench.open_loop import OpenLoop, Rate, RateReport
 from bkbox.bench.usage import (
@@ -121,7 +121,7 @@ class _Run:
     def __init__(self, target: Target, plan: Plan, rng: random.Random) -> None:
         self._target = target
         self._plan = plan
-        self._ledger = rng.randrange(1 << 40, 1 << 50)
+        self._ledger = first_ledger(rng)
         self._before = self._usage()
         self._device_before = self._device_written()
 

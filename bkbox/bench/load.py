@@ -7,6 +7,7 @@ every request has its response.
 
 from __future__ import annotations
 
+import random
 import select
 import socket
 import time
@@ -34,6 +35,11 @@ class Shape:
     connections: int
     window: int
     size: int
+
+
+def first_ledger(rng: random.Random) -> int:
+    """The first of some consecutive ids that nobody has."""
+    return rng.randrange(1 << 40, 1 << 50)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from typing import Any
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.bench.bookie import Plan, Target, run
-from bkbox.bench.load import Shape, write_ledgers
+from bkbox.bench.load import Shape, first_ledger, write_ledgers
 from bkbox.bench.memory import PageCache
 from bkbox.bench.server import Bookie, running, temporary_folder
 from bkbox.wire.metadata import ledger_metadata
@@ -146,8 +146,8 @@ def more_entries(
 
     def stored(of: Bookie, entries: int) -> None:
         shape = Shape(SMALL_LEDGERS, 4, 256, SIZE)
-        first = rng.randrange(1 << 30, 1 << 40)
-        write_ledgers(of.address, shape, first, entries // SMALL_LEDGERS, SILENCE_S)
+        each = entries // SMALL_LEDGERS
+        write_ledgers(of.address, shape, first_ledger(rng), each, SILENCE_S)
         os.sync()
 
     def one_round(number: int) -> dict[int, float]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import cast
 
 from bkbox.bench.bookie import Target
-from bkbox.bench.load import Load, Measured, Shape, measured
+from bkbox.bench.load import Load, Measured, Shape, first_ledger, measured
 from bkbox.bench.load_loop import ADD, ENDLESS, READ
 from bkbox.bench.memory import PageCache
 from bkbox.bench.server import temporary_folder
@@ -153,11 +153,6 @@ class SecuredLoad(Load):
         link = Link(self._address[1], self._context)
         self._exit.callback(link.close)
         return link
-
-
-def first_ledger(rng: random.Random) -> int:
-    """The first of some consecutive ids that nobody has."""
-    return rng.randrange(1 << 40, 1 << 50)
 
 
 def run(load: Callable[[], Load], kind: int, shape: Shape, ledger: int, s: float) -> Measured:

@@ -47,7 +47,6 @@ class Cluster:
 
     def stop(self) -> None:
         for system in self.systems:
-            system.stop()
             system.forget()
 
     def _make(self) -> None:

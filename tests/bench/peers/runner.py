@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bkbox.bench.bookie import Plan, Result, run
 from bkbox.bench.client_plan import Through
-from bkbox.bench.load import Shape
+from bkbox.bench.load import Shape, first_ledger
 from bkbox.bench.memory import PageCache
 from bkbox.bench.open_loop import Rate
 from bkbox.errors import BenchError
@@ -153,7 +153,7 @@ class Runner:
                 self._foreign,
                 target.address,
                 plan.shape,
-                self._rng.randrange(1 << 40, 1 << 50),
+                first_ledger(self._rng),
                 seconds=1.0 if self._quick else plan.seconds,
                 warmup_s=plan.warmup_s,
             )
@@ -214,13 +214,12 @@ class Runner:
             system.stop()
             return {"start_s": system.start()}
         finally:
-            system.stop()
             system.forget()
 
     def _system(self, subject: str) -> System:
         if subject not in self._systems:
             self._systems[subject] = self._make(subject, subject)
-            self._exit.callback(self._remove, self._systems[subject])
+            self._exit.callback(self._systems[subject].forget)
         return self._systems[subject]
 
     def _make(self, subject: str, name: str) -> System:
@@ -245,7 +244,7 @@ class Runner:
                 break
             largest = max(asleep, key=lambda system: folder_bytes(system.root))
             asleep.remove(largest)
-            self._remove(largest)
+            largest.forget()
 
     def _zookeeper_up(self) -> ZooKeeper:
         if self._zookeeper is None:
@@ -253,11 +252,6 @@ class Runner:
             self._exit.callback(self._zookeeper.kill)
             self._zookeeper.start()
         return self._zookeeper
-
-    @staticmethod
-    def _remove(system: System) -> None:
-        system.stop()
-        system.forget()
 
 
 def rounds(

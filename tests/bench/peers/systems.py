@@ -92,13 +92,13 @@ class System(ABC):
             self.is_up = self.is_warm = False
 
     def forget(self) -> None:
-        """It must be stopped."""
+        """Stop, and delete its files."""
+        self.stop()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def ready(self) -> Target:
         """Awake and warm, with room on its disk."""
         if self.is_up and folder_bytes(self.root) > FOLDER_BYTES_MAX:
-            self.stop()
             self.forget()
         if self.is_up:
             self.wake()

@@ -599,7 +599,9 @@ class CommitGroups:
         )
 
     def drain(self) -> None:
-        """Wait for everything in flight or waiting, and end it; only syncs are begun meanwhile."""
+        """Wait for everything in flight or waiting, and end it; only syncs are begun meanwhile. A removal of files,
+        which nothing depends on, goes on.
+        """
         while True:
             self._collect_done()
             cold_reads, self._cold_reads = self._cold_reads, []
@@ -608,12 +610,16 @@ class CommitGroups:
                 self._fail_waiting()
             elif not self._begun and self._waiting:
                 self._begin_sync(self._store.begin_sync())
-            in_flight = [task.future for task in self._tasks() if task.future is not None]
+            in_flight = [
+                task.future
+                for task in self._tasks()
+                if task.future is not None and task is not self._removing
+            ]
             if not in_flight and not self._begun and not self._waiting:
                 return
             wait(in_flight)
 
     def close(self) -> None:
-        """Close the groups, after ``drain``."""
+        """Close the groups, after ``drain``, once a removal of files has run."""
         self._threads.shutdown()
         os.close(self._event)

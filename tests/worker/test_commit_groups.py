@@ -373,6 +373,8 @@ def test_nobody_waits_for_the_removal_of_files(make: Make) -> None:
     bench.until(lambda: bench.store.last_checkpoint.number > number + 2)
     journal = sorted((bench.disk.parent / "journal").rglob("*.log"))
     assert len(journal) > 3, "none is removed yet"
+    bench.groups.drain()
+    assert bench.groups._removing.future is not None
     bench.files.removal_gate.set()
     bench.until(lambda: not journal[2].exists())
 

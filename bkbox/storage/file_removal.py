@@ -1,7 +1,8 @@
 """The removal of files that nothing needs any more.
 
-A file system takes tens of milliseconds to free the blocks of a large file, so it is done in pieces, by a thread other
-than the disk's.
+A file system takes tens of milliseconds to free the blocks of a large file, so they are freed in pieces, by a thread
+other than the disk's.
+
 Whoever gives a file up has recorded durably that it is not needed. So a removal may fail, or end halfway: a later one,
 or the next start, removes the rest.
 """

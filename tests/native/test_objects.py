@@ -1,4 +1,4 @@
-"""What the interpreted kernel makes; the compiled one's are tested by what uses them, and here against each other."""
+"""What the interpreted kernel makes by itself, and the entries that either kernel makes of a response."""
 
 from __future__ import annotations
 

@@ -32,9 +32,6 @@ RATE_ENTRIES = 16_000
 RATE_IN_FLIGHT = 4096
 """Java's bookie refuses adds from 10,000 in flight on (maxPendingAddRequestsPerThread)."""
 
-RATE_LIMIT_SIZE = 1024
-"""Bytes of the entries with which the limit is measured at constant rates, too."""
-
 MAXIMUM_OF = "java-journal"
 """The bookie whose maximum decides about the rates that are a share."""
 
@@ -256,7 +253,6 @@ RATE_LIMIT_LINES = tuple(
         tail=f"adds {TAIL}",
     )
     for load in RATE_LOADS
-    if load.plan.shape.size == RATE_LIMIT_SIZE
 )
 """What a program that only appends and syncs has at these rates: a column of the open loops' table."""
 

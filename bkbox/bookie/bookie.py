@@ -536,7 +536,7 @@ class Bookie:
 
     def begin_unmark(self, *, everything: bool) -> bool:
         """Before a sync: choose the active ledgers that ``unmark`` will unmark; False if there are none."""
-        found = self._active.select_idle(*self.store.entry_counts(), everything=everything)
+        found = self._active.select_idle(*self.store.log.counts(), everything=everything)
         for ledger in found:
             self._cool(ledger)
         return bool(found)
@@ -642,8 +642,8 @@ class Bookie:
         failed: the kernel remounts a file system that it cannot write to. Neither accepts anything more.
         """
         try:
-            space = self.store.space()
-            self.store.require_writable(space)
+            space = self.store.health.space()
+            self.store.health.require_writable(space)
         except DiskError as error:
             self.read_only.turn(DISK_FAILED, error)
         else:

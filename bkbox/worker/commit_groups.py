@@ -349,7 +349,7 @@ class CommitGroups:
         if self._must_note_end():
             self._noted_us, self._noted_at = self._ticks_us(), self._store.position
             try:
-                self._store.note_end()
+                self._store.tail_marks.note_end()
             except DiskError as error:
                 log.error("tail mark: %s", error)
 
@@ -395,7 +395,7 @@ class CommitGroups:
     def _mark_tail(self, now: int) -> None:
         if self._marking.future is not None:
             return
-        mark = self._store.due_tail
+        mark = self._store.tail_marks.due
         if mark is None:
             return
         self._marked_us = now
@@ -404,13 +404,13 @@ class CommitGroups:
         def ended() -> None:
             error = errors[0]
             try:
-                self._store.end_tail(error)
+                self._store.tail_marks.end(error)
             except DiskError as failure:
                 log.error("tail mark: %s", failure)
             if error is not None:
                 self._on_prove_failed(error)
 
-        self._start(self._marking, lambda: errors.append(self._store.write_tail(mark)), ended)
+        self._start(self._marking, lambda: errors.append(self._store.tail_marks.write(mark)), ended)
 
     def _unmark(self) -> None:
         try:

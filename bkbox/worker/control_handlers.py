@@ -33,7 +33,8 @@ from bkbox.ipc.messages.items import (
 )
 from bkbox.ipc.messages.message import Page
 from bkbox.ipc.messages.process import GetStats, Stats, Stopped
-from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.replay import ReplayReport
 from bkbox.storage.log.records import LedgerRecord
 from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.stages import Stages
@@ -171,7 +172,7 @@ class ControlHandlers:
 
     def _get_stats(self, _call: GetStats) -> Stats:
         self._watch_space()  # a read-only bookie gets no writes, and must see freed space without one
-        space = self._store.space()
+        space = self._store.health.space()
         values = {
             "ledgers": self._bookie.ledgers.total,
             "limbo_ledgers": self._bookie.ledgers.limbo,

@@ -122,7 +122,7 @@ class DiskMaintenance:
         self._reserve = Reserve(files, disk, reserve_bytes)
         self._helped_failures = 0
         """Checkpoints without space that a part of the reserve was spent for: each gets one."""
-        if not self._reserve.is_whole and store.free_bytes() < reserve_bytes:
+        if not self._reserve.is_whole and store.health.space().free < reserve_bytes:
             bookie.read_only.set(RESERVE_SPENT, present=True)
 
     # ---- the reserve --------------------------------------------------------------------------------
@@ -133,16 +133,16 @@ class DiskMaintenance:
         if self._store.failed_reason is not None:
             return
         try:
-            if self._store.lacks_space:
-                failures = self._store.space_failures
+            if self._store.checkpoints.lacks_space:
+                failures = self._store.checkpoints.space_failures
                 if failures == self._helped_failures:
                     return  # the next one has not ended yet
                 self._note_spent(self._reserve.spend_part(), "a part of its reserve")
-                self._store.hasten_checkpoint()
+                self._store.checkpoints.make_due()
                 self._helped_failures = failures
                 self._groups.go_on()
             elif not self._reserve.is_whole:
-                self._reserve.grow(self._store.free_bytes())
+                self._reserve.grow(self._store.health.space().free)
                 if self._reserve.is_whole:
                     self._bookie.read_only.set(RESERVE_SPENT, present=False)
         except DiskError as error:
@@ -206,7 +206,7 @@ class DiskMaintenance:
         scan, scrub = self._last_scan, self._scrub
         sizes = {segment: size for segment, size, _live in self._sealed()}
         live = {} if scan is None else {each: scan.live[each].bytes for each in scan.live}
-        space = self._store.space()
+        space = self._store.health.space()
         free, total = space.free, space.total
         written_to = [each for each in self._store.log.segments() if each not in sizes]
         return {
@@ -289,7 +289,7 @@ class DiskMaintenance:
         all bytes)."""
         scan, found = self._last_scan, []
         for segment in self._store.log.segments():
-            if segment >= self._store.last_checkpoint.segment:
+            if segment >= self._store.checkpoints.last.segment:
                 break
             size = self._store.log.size_of(segment)
             live = size if scan is None else 0
@@ -356,7 +356,7 @@ class DiskMaintenance:
         )
 
     def _start_compaction(self, segment: int) -> Compaction:
-        if segment >= self._store.last_checkpoint.segment:
+        if segment >= self._store.checkpoints.last.segment:
             raise DamagedError(f"segment {segment} may be written to: it is not compacted")
         try:
             return Compaction(self._store, self._bookie.newest_state, segment)
@@ -367,9 +367,9 @@ class DiskMaintenance:
     def _store_all(self, call: StoreAll) -> Stored:
         if call.begin:
             self._to_store = self._store.log.position
-        done = self._store.last_checkpoint.covers(self._to_store)
+        done = self._store.checkpoints.last.covers(self._to_store)
         if not done:
-            self._store.hasten_checkpoint()
+            self._store.checkpoints.make_due()
             self._groups.go_on()
         return Stored(done=done)
 
@@ -399,7 +399,7 @@ class DiskMaintenance:
         size = store.log.size_of(segment)
         explained: dict[str, object] = {
             "segment": segment,
-            "state": "sealed" if segment < store.last_checkpoint.segment else "written to",
+            "state": "sealed" if segment < store.checkpoints.last.segment else "written to",
             "bytes": size,
             "bad_regions": [list(each[1:]) for each in self._scrub.bad if each[0] == segment],
             "kept": self._kept_segments.get(segment, ""),

@@ -14,9 +14,10 @@ from bkbox.base.values import frozen_struct, replaced
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import IndexDamagedError
 from bkbox.ipc.messages.disk import OpenDisk
-from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import OpenIndex, open_level_store
 from bkbox.storage.disk.rebuild import Progress, rebuild_index
+from bkbox.storage.disk.replay import ReplayReport
 from bkbox.storage.disk.reserve import free_reserve_if_full
 from bkbox.storage.files import Files
 from bkbox.storage.log.records import AckAfter

@@ -127,7 +127,7 @@ def test_a_failed_disk_acknowledges_nothing_and_still_reads(
     store: DiskStore, bookie: Bookie
 ) -> None:
     codes(bookie, raw.add_frame(1, 0, b"x"))
-    store._failed = "fdatasync failed"
+    store.health.failed_reason = "fdatasync failed"
     assert codes(bookie, raw.add_frame(1, 1, b"x"), raw.read_frame(2, -1, raw.FENCE)) == [
         raw.EIO,
         raw.EIO,

@@ -452,7 +452,7 @@ def test_polls_of_a_connection_or_a_front_end_that_is_gone_are_forgotten(
 
 def test_a_failed_disk_forces_and_acknowledges_nothing(store: DiskStore, bookie: Bookie) -> None:
     statuses(bookie, add3(1, 0))
-    store._failed = "fdatasync failed"
+    store.health.failed_reason = "fdatasync failed"
     frames = add3(1, 1), write_lac3(1, 1), simple3(FORCE, 1), read3(2, flag=FENCE)
     assert statuses(bookie, *frames) == [EIO] * 4
     assert statuses(bookie, read3(1, 0), read3(1, 1), simple3(FORCE, 5)) == [EOK, ENOENTRY, EIO]

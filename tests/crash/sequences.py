@@ -25,8 +25,9 @@ from pathlib import Path
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 from bkbox.storage.disk import dirty_marker
-from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore
+from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
+from bkbox.storage.disk.replay import UNRESOLVED_LOSS
 from bkbox.storage.files import Files
 from bkbox.storage.index.ordered_store import OrderedStore
 from bkbox.storage.log import segmented_log
@@ -265,8 +266,8 @@ def _rest(bench: Bench) -> None:
     if not store.is_proven:
         store.prove()
         store.sync()
-    if (mark := store.due_tail) is not None:
-        store.end_tail(store.write_tail(mark))
+    if (mark := store.tail_marks.due) is not None:
+        store.tail_marks.end(store.tail_marks.write(mark))
 
 
 def _roll(bench: Bench) -> None:

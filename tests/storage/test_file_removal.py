@@ -159,12 +159,12 @@ def test_a_removal_that_fails_is_a_failed_disk_with_its_checkpoint(
     disk: Disk, files: RefusingFiles
 ) -> None:
     store = journaled(disk)
-    number = store.last_checkpoint.number
+    number = store.checkpoints.last.number
     files.error = DiskFailedError("remove: ordered")
     with pytest.raises(DiskFailedError):
         store.checkpoint()
     assert store.failed_reason is not None
-    assert store.last_checkpoint.number == number + 1
+    assert store.checkpoints.last.number == number + 1
     store.abandon()
     files.error = None
     store = disk.start(AckAfter.JOURNAL)

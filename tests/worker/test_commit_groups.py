@@ -180,7 +180,7 @@ def test_a_checkpoint_begins_although_a_sync_is_always_in_flight(make: Make) -> 
         bench.codes()
     begun = bench.groups._checkpoint is not None
     permits.release(100)
-    assert begun or bench.store.last_checkpoint.number > 1
+    assert begun or bench.store.checkpoints.last.number > 1
 
 
 def test_a_failed_sync_acknowledges_nothing_that_waited_for_it_or_came_after(make: Make) -> None:
@@ -337,7 +337,7 @@ def test_checkpoints_go_on_behind_and_a_killed_process_finds_everything_again(
         found: list[int] = []
         bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == 3)
         assert found == [raw.EOK] * 3
-    assert bench.store.last_checkpoint.number > 1
+    assert bench.store.checkpoints.last.number > 1
     bench.close(clean=False)
     again = Bench(bench.disk.parent, mode)
     try:
@@ -365,12 +365,12 @@ def test_with_a_journal_nobody_waits_for_a_checkpoint(make: Make) -> None:
 def test_nobody_waits_for_the_removal_of_files(make: Make) -> None:
     bench = opened(make, AckAfter.JOURNAL, checkpoint_bytes=1 << 18)
     bench.files.removal_gate.clear()
-    number = bench.store.last_checkpoint.number
+    number = bench.store.checkpoints.last.number
     for group in range(20):
         bench.send(*adds(1, 1 + 2 * group, 2))
         found: list[int] = []
         bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == 2)  # type: ignore[misc]
-    bench.until(lambda: bench.store.last_checkpoint.number > number + 2)
+    bench.until(lambda: bench.store.checkpoints.last.number > number + 2)
     journal = sorted((bench.disk.parent / "journal").rglob("*.log"))
     assert len(journal) > 3, "none is removed yet"
     bench.groups.drain()

@@ -266,7 +266,7 @@ def test_a_rest_ends_and_leaves_nothing_to_write(make: Make, mode: AckAfter) -> 
     assert turns < 12
     assert worker.store.is_durable
     assert worker.store.is_proven
-    assert worker.store.due_tail is None
+    assert worker.store.tail_marks.due is None
     calls = worker.host.files.calls
     for _ in range(1_000):
         worker.now_us += SECOND_US
@@ -385,7 +385,7 @@ def test_a_disk_that_is_full_rests_later(make: Make, mode: AckAfter, room: int) 
     assert worker.add(1, 1) == [EOK]
     worker.prove_idle()
     assert worker.store.is_proven
-    assert worker.store.due_tail is None
+    assert worker.store.tail_marks.due is None
     assert worker.active() == set()
     worker.lose()
     assert worker.host.report.intact

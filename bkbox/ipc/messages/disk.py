@@ -34,7 +34,7 @@ class IndexProgress(Message, to="supervisor"):
 
 
 class DiskOpened(Message):
-    """The replay's result (storage/disk/disk.py, ReplayReport). ``rebuilt``: the reason why the index was rebuilt;
+    """The replay's result (storage/disk/replay.py, ReplayReport). ``rebuilt``: the reason why the index was rebuilt;
     empty if it was not."""
 
     disk: str

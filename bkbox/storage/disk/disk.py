@@ -39,7 +39,7 @@ from pathlib import Path
 
 from bkbox.base.commandline import plain_command
 from bkbox.base.ids import MAX_ID
-from bkbox.base.values import frozen_struct, replaced
+from bkbox.base.values import replaced
 from bkbox.errors import (
     BootError,
     BugError,
@@ -50,19 +50,25 @@ from bkbox.errors import (
     IndexDamagedError,
     InvalidIdError,
 )
-from bkbox.storage.disk import dirty_marker
-from bkbox.storage.disk.checkpoint import Checkpoint
 from bkbox.storage.disk.checkpointing import Checkpoints, PendingCheckpoint, Sync
+from bkbox.storage.disk.disk_health import DiskHealth
 from bkbox.storage.disk.format_disk import OpenIndex, open_level_store
 from bkbox.storage.disk.identity import DiskIdentity, read_identity
 from bkbox.storage.disk.rebuild import set_aside
-from bkbox.storage.disk.replay import LogReplay, LogReplayer, Witnesses
+from bkbox.storage.disk.replay import (
+    UNRESOLVED_LOSS,
+    LogReplay,
+    LogReplayer,
+    ReplayReport,
+    Witnesses,
+)
+from bkbox.storage.disk.tail_marks import TailMarks
 from bkbox.storage.entries.entry_log import EntryLog, Part
 from bkbox.storage.entries.entry_reader import Fetch, Range
 from bkbox.storage.entries.journal_replay import JournalReplay
 from bkbox.storage.entries.readahead import ReadAhead
 from bkbox.storage.file_removal import FileRemoval, UnneededFiles
-from bkbox.storage.files import Files, Space
+from bkbox.storage.files import Files
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.memtable import EntryLookup
 from bkbox.storage.log.journal import Journal
@@ -77,38 +83,10 @@ from bkbox.storage.log.records import (
     forget_record,
 )
 from bkbox.storage.log.segmented_log import record_bytes
-from bkbox.storage.log.tail import TailFile, TailMark, read_tail
+from bkbox.storage.log.tail import TailMark, read_tail
 
 WRITEBACK_BYTES = 8 << 20
 """Bytes after which appended data is written back to the disk in one piece, if no sync does that."""
-
-UNRESOLVED_LOSS = "what an earlier start found missing has not been dealt with"
-"""In ReplayReport.damaged while an untrusted replay waits for its ``checkpoint``."""
-
-
-_NO_MARK = TailMark(0, 0, 0, 0, 0, 0)
-
-
-@frozen_struct
-class ReplayReport:
-    """The result of a replay.
-
-    ``damaged``: data that had been durable and cannot be read, as text. ``dropped_entries``: entries that the index
-    knew and the log does not have. ``intact``: nothing that had been durable is missing. ``trusted``: nothing that
-    was acknowledged can be missing, if all incarnations since the last clean moment had the present ``ack_after``.
-    ``synced_ms``: everything acknowledged before this time was durable, ms since 1970; 0 if not known.
-    """
-
-    records: int
-    entries: int
-    bytes_read: int
-    bytes_cut: int
-    journal_records: int
-    dropped_entries: int
-    damaged: tuple[str, ...]
-    trusted: bool
-    intact: bool
-    synced_ms: int
 
 
 class DiskStore:
@@ -133,19 +111,19 @@ class DiskStore:
         self.ack_after = ack_after
         self.log = log
         self._journal = journal
-        self._checkpoints = Checkpoints(files, disk, log, checkpoint_bytes)
+        self.checkpoints = Checkpoints(files, disk, log, checkpoint_bytes)
         self._open_index = open_index
         self._opened_index: LedgerIndex | None = None
         self._unsynced = 0
         self._unshown = 0
         self._appended: tuple[Sequence[Part], Sequence[Location]] = (), ()
-        self._failed: str | None = None
-        self._failing = _Failing(self._fail)
+        self.health = DiskHealth(files, disk)
         self._journal_in_use = journal if ack_after is AckAfter.JOURNAL else None
         """The journal, if this start acknowledges by it; a journal may also exist only to be replayed."""
-        self._generation = generation
         self._losses_resolved = True
-        self._tail = TailFile(files, disk)
+        self.tail_marks = TailMarks(
+            files, disk, self.health, self.checkpoints, log, self._journal_in_use, generation
+        )
         self._unneeded = UnneededFiles(files)
         log.set_generation(generation)
         if journal is not None:
@@ -206,7 +184,7 @@ class DiskStore:
         """
         if self._opened_index is not None:
             raise BugError("a disk is replayed once")
-        checkpoints = self._checkpoints
+        checkpoints = self.checkpoints
         checkpoint, journal_first = checkpoints.read(self._journal)
         if journal_first is not None and self._journal is None:
             raise BootError(
@@ -216,7 +194,7 @@ class DiskStore:
         not_written = "" if host_crash or is_clean else self._bring_to_device()
         if not_written:
             with (
-                self._failing
+                self.health
             ):  # now: the kernel says so once, and this replay may end before its end
                 checkpoints.record_blocked(checkpoint, journal_first)
         host_crash = host_crash or bool(not_written)
@@ -230,7 +208,7 @@ class DiskStore:
         if checkpoint is None:
             checkpoints.count_from(max(stamp.number, seen[0]))
         tail = read_tail(self._files, self._disk, written=not host_crash)
-        with self._failing:
+        with self.health:
             # Records that the index names and the log has lost are in the journal, if there is one to replay.
             journaled = not is_clean and journal_first is not None
             replayer = LogReplayer(
@@ -264,7 +242,7 @@ class DiskStore:
             trusted = intact and not (host_crash and self.ack_after is AckAfter.WRITE)
             if host_crash:
                 with suppress(DiskFullError):  # which only makes a later start suspicious
-                    self._tail.replace(tail)  # without what was only written
+                    self.tail_marks.replace(tail)  # without what was only written
             self._begin(journal_first, tail, trusted=trusted)
         return ReplayReport(
             found.records,
@@ -301,12 +279,12 @@ class DiskStore:
             journal.start(max(journal_first or 1, 1 + (tail.journal_segment if tail else 0)))
             made = journal.segment
         if trusted:
-            if self._checkpoints.is_here(None if journal is None else journal.segment):
+            if self.checkpoints.is_here(None if journal is None else journal.segment):
                 return
             with suppress(DiskFullError):  # it only shortens the next start
                 self.checkpoint()
                 return
-        checkpoints = self._checkpoints
+        checkpoints = self.checkpoints
         checkpoints.blocked = not trusted
         if made and checkpoints.last.journal is None:
             # From here on the journal counts, though the log's position stays where it is. The checkpoint that found no
@@ -321,7 +299,7 @@ class DiskStore:
         DiskFullError: none of the parts was written, and the disk stays usable. DiskFailedError: the disk takes no more
         writes. InvalidIdError: a single entry whose ledger or entry id is negative.
         """
-        self._require_healthy()
+        self.health.require_writes()
         size = record_bytes(parts)
         hidden = 0
         for part in parts:
@@ -329,12 +307,12 @@ class DiskStore:
                 if _has_negative_id(part):
                     raise InvalidIdError("an entry with a negative ledger or entry id")
                 hidden += part.kind in STATE_KINDS
-        with self._failing:
+        with self.health:
             if self._journal_in_use is not None:
                 self._journal_in_use.append(parts, size)
             locations = self.log.append(parts, size)
         self._unsynced += size
-        self._checkpoints.wrote(size)
+        self.checkpoints.wrote(size)
         self._unshown += hidden
         self._appended = parts, locations
 
@@ -378,19 +356,19 @@ class DiskStore:
         """Append again, unsynced, records that are known and visible already, so that their old location is not needed
         any more. Raises as ``append``.
         """
-        self._require_healthy()
+        self.health.require_writes()
         size = record_bytes(parts)
-        with self._failing:
+        with self.health:
             locations = self.log.append(parts, size)
         self._unsynced += size
-        self._checkpoints.wrote(size)
+        self.checkpoints.wrote(size)
         self.log.index(parts, locations, self.index.finder.active)
 
     def retire(self, segment: int) -> None:
         """Give up a segment without live records; see compaction.py. Its file is there until the next removal.
         DiskFullError: it is not given up.
         """
-        with self._failing:
+        with self.health:
             self.log.retire(segment)
         self._unneeded.add([self.log.path_of(segment)])
 
@@ -400,7 +378,7 @@ class DiskStore:
 
     def end_removal(self, removal: FileRemoval) -> None:
         """End a removal that has run. DiskFullError: some files are still there, which is harmless. DiskFailedError."""
-        with self._failing:
+        with self.health:
             self._unneeded.end(removal)
 
     def remove_unneeded(self) -> None:
@@ -421,7 +399,7 @@ class DiskStore:
         ``entries``: there are entries for which no deferred sync was requested. ``states``: there are records of
         STATE_KINDS. ``force``: all that was appended so far must be durable.
         """
-        if self._failed is not None:
+        if self.health.failed_reason is not None:
             return False
         return (
             states
@@ -432,7 +410,7 @@ class DiskStore:
     def begin_sync(self) -> Sync:
         """Begin a sync of everything appended so far: ``run`` it, then ``end_sync``, in the order in which they were
         begun. DiskFailedError."""
-        self._require_healthy()
+        self.health.require_writes()
         size, self._unsynced = self._unsynced, 0
         return Sync(size, self._acknowledger.begin_sync())
 
@@ -444,7 +422,7 @@ class DiskStore:
     def end_sync(self, sync: Sync) -> None:
         """End a sync that has run. DiskFailedError: nothing that was appended and not synced before may be
         acknowledged."""
-        with self._failing:
+        with self.health:
             self._acknowledger.end_sync(sync.of_log)
 
     def sync(self) -> None:
@@ -547,26 +525,12 @@ class DiskStore:
         """
         return self.index.ledgers(after)
 
-    def space(self) -> Space:
-        """Space on the disk's file system, bytes."""
-        return self._files.space(self._disk)
-
-    def require_writable(self, space: Space) -> None:
-        """DiskFailedError if the file system was remounted read-only: data written before need not be on the device."""
-        if space.read_only and self._failed is None:
-            with self._failing:
-                raise DiskFailedError(f"{self._disk}: the file system is mounted read-only")
-
-    def free_bytes(self) -> int:
-        """Bytes free on the disk's file system."""
-        return self.space().free
-
     # ---- checkpoint and end ---------------------------------------------------------------
 
     @property
     def checkpoint_due(self) -> bool:
         """True if enough was written since the last checkpoint; a checkpoint belongs between two appends."""
-        return self._checkpoints.is_due(self.index)
+        return self.checkpoints.is_due(self.index)
 
     def begin_checkpoint(self) -> PendingCheckpoint:
         """Begin a checkpoint of everything appended so far. If it has a ``sync``, run and end that first like any
@@ -575,16 +539,16 @@ class DiskStore:
 
         DiskFullError: nothing has changed. DiskFailedError.
         """
-        self._require_healthy()
+        self.health.require_writes()
         if self._unshown:
             raise BugError("a checkpoint between an append and what makes it seen")
-        with self._failing:
+        with self.health:
             try:
-                checkpoint = self._checkpoints.freeze(self.index, self._journal_in_use)
+                checkpoint = self.checkpoints.freeze(self.index, self._journal_in_use)
             except DiskError as error:
-                self._checkpoints.failed(error)
+                self.checkpoints.failed(error)
                 raise
-        index, write_frozen = self.index, self._checkpoints.write_frozen
+        index, write_frozen = self.index, self.checkpoints.write_frozen
         write = partial(write_frozen, index)
         if self._journal_in_use is not None:
             return PendingCheckpoint(None, self.log.begin_sync(), write, checkpoint)
@@ -592,40 +556,21 @@ class DiskStore:
 
     def end_checkpoint(self, checkpointing: PendingCheckpoint) -> None:
         """End a checkpoint that has run. DiskFullError: it was not taken, and will be due again. DiskFailedError."""
-        with self._failing:
+        with self.health:
             if checkpointing.of_log is not None:
                 self.log.end_sync(checkpointing.of_log)
             if checkpointing.error is not None:
-                self._checkpoints.failed(checkpointing.error)
+                self.checkpoints.failed(checkpointing.error)
                 raise checkpointing.error
             self.index.drop_frozen()
-            self._checkpoints.completed(checkpointing.checkpoint)
+            self.checkpoints.completed(checkpointing.checkpoint)
             if self._journal is not None:
                 self._unneeded.add(self._journal.retire(checkpointing.checkpoint.journal))
-
-    @property
-    def last_checkpoint(self) -> Checkpoint:
-        """The checkpoint in the file."""
-        return self._checkpoints.last
-
-    @property
-    def lacks_space(self) -> bool:
-        """True if the last checkpoint that was begun found no space."""
-        return self._checkpoints.lacks_space
-
-    @property
-    def space_failures(self) -> int:
-        """Number of checkpoints that found no space since the start."""
-        return self._checkpoints.space_failures
 
     @property
     def has_much_to_store(self) -> bool:
         """True if so much waits for a checkpoint that deferrable work should not add to it."""
         return self.index.is_full
-
-    def hasten_checkpoint(self) -> None:
-        """Make a checkpoint due at the next check."""
-        self._checkpoints.make_due()
 
     def checkpoint(self) -> None:
         """Make logs and index durable now, and record how far; ends the hold of an untrusted replay. Nothing may be in
@@ -643,11 +588,9 @@ class DiskStore:
 
     def resolve_losses(self) -> None:
         """End the hold: the data that a replay found missing has been dealt with, durably. Raises as ``checkpoint``."""
-        if self._checkpoints.blocked:
+        if self.checkpoints.blocked:
             self.checkpoint()
-            mark = self._mark_here()
-            if mark is not None:
-                self._tail.replace(mark)
+            self.tail_marks.replace_with_end()
         self._losses_resolved = True
 
     # ---- idle disk ---------------------------------------------------------------
@@ -657,7 +600,7 @@ class DiskStore:
         """True if data that a replay found missing, or that a host crash may have taken of active ledgers, has not been
         dealt with yet: see ``resolve_losses``. Active ledgers stay marked until then.
         """
-        return self._checkpoints.blocked or not self._losses_resolved
+        return self.checkpoints.blocked or not self._losses_resolved
 
     @property
     def is_proven(self) -> bool:
@@ -671,64 +614,15 @@ class DiskStore:
 
     def prove(self) -> None:
         """Append, unsynced, the record that proves it; everything must be durable. DiskFullError, DiskFailedError."""
-        self._require_healthy()
-        with self._failing:
+        self.health.require_writes()
+        with self.health:
             self._acknowledger.prove()
-
-    @property
-    def due_tail(self) -> TailMark | None:
-        """The next tail mark to write; None if the last one already says it, or nothing may be said yet."""
-        if self._checkpoints.blocked or self._failed is not None:
-            return None
-        mark = self._mark_here()
-        last = self._tail.last
-        if mark is None or (last is not None and replaced(mark, ms=last.ms) == last):
-            return None
-        return mark
-
-    def _mark_here(self) -> TailMark | None:
-        journal = self._journal_in_use
-        segment, offset, ms = self.log.durable_end
-        in_journal = (0, 0, 0) if journal is None else journal.durable_end
-        if not segment and not in_journal[0]:
-            return None
-        ms = max(ms, in_journal[2])
-        return TailMark(segment, offset, in_journal[0], in_journal[1], ms, self._generation)
 
     @property
     def durable(self) -> tuple[int, int, int]:
         """The number of the last checkpoint; segment and offset up to which the log's last sync made it durable."""
         segment, offset, _ms = self.log.durable_end
-        return self._checkpoints.last.number, segment, offset
-
-    def note_end(self) -> None:
-        """Write, unsynced, a tail mark of where the log ends; no ``write_tail`` may be in flight. DiskFailedError."""
-        if self._checkpoints.blocked or self._failed is not None:
-            return
-        mark = self._mark_here()
-        if mark is None or not self.is_durable:
-            segment, offset, _ = self.log.position
-            mark = replaced(mark or _NO_MARK, segment=segment, offset=offset, durable=False)
-        with self._failing, suppress(DiskFullError):  # one mark less
-            self._tail.write_unsynced(mark)
-
-    def write_tail(self, mark: TailMark) -> DiskError | None:
-        """Write a tail mark; on any thread, one call at a time. The error is returned, for ``end_tail``."""
-        try:
-            self._tail.write(mark)
-        except DiskError as error:
-            return error
-        return None
-
-    def end_tail(self, error: DiskError | None) -> None:
-        """End a tail write. After DiskFullError the mark is only late, which is harmless. DiskFailedError."""
-        with self._failing:
-            if error is not None and not isinstance(error, DiskFullError):
-                raise error
-
-    def entry_counts(self) -> tuple[int, dict[int, int]]:
-        """See EntryLog.counts."""
-        return self.log.counts()
+        return self.checkpoints.last.number, segment, offset
 
     def close(self) -> None:
         """Make everything durable, take a last checkpoint (unless held back) and close.
@@ -737,21 +631,21 @@ class DiskStore:
         """
         try:
             if self._opened_index is not None and self.failed_reason is None:
-                with self._failing:
+                with self.health:
                     self._close_durably()
         finally:
             self.abandon()
 
     def _close_durably(self) -> None:
-        if self._checkpoints.blocked:
+        if self.checkpoints.blocked:
             self.log.sync()
             return
         if self.index.is_frozen:
             self.checkpoint()  # an earlier one that failed; the next one covers the rest
         self.checkpoint()
-        if self._checkpoints.last.journal is not None:
+        if self.checkpoints.last.journal is not None:
             # The log holds everything: the next start does not need the journal.
-            self._checkpoints.write(self._checkpoints.here(None))
+            self.checkpoints.write(self.checkpoints.here(None))
             assert self._journal is not None
             self._unneeded.add(self._journal.retire(None))
         self.remove_unneeded()
@@ -759,7 +653,7 @@ class DiskStore:
     def abandon(self) -> None:
         """Close all files as they are, without a sync."""
         self.log.close()
-        self._tail.close()
+        self.tail_marks.close()
         if self._journal is not None:
             self._journal.close()
         if self._opened_index is not None:
@@ -769,7 +663,7 @@ class DiskStore:
     @property
     def failed_reason(self) -> str | None:
         """The reason that the disk takes no more writes, None while it does."""
-        return self._failed
+        return self.health.failed_reason
 
     @property
     def index_damage(self) -> str:
@@ -785,31 +679,6 @@ class DiskStore:
         if self._opened_index is None:
             raise BugError("the disk is not open: replay comes first")
         return self._opened_index
-
-    def _require_healthy(self) -> None:
-        if self._failed is not None:
-            raise DiskFailedError(f"disk {self._disk} takes no writes: {self._failed}")
-
-    def _fail(self, error: DiskFailedError) -> None:
-        self._failed = str(error)
-        with suppress(DiskError):  # the disk may not allow it; the caller has the error
-            dirty_marker.record_failure(self._files, self._disk, self._failed)
-
-
-class _Failing:
-    """Context: a DiskFailedError inside ends all writing and is recorded for the next start."""
-
-    __slots__ = ("_fail",)
-
-    def __init__(self, fail: Callable[[DiskFailedError], None]) -> None:
-        self._fail = fail
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, DiskFailedError):
-            self._fail(error)
 
 
 def _has_negative_id(record: Record) -> bool:

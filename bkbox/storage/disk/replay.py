@@ -40,6 +40,9 @@ from bkbox.storage.log.tail import TailMark
 
 _ENDLESS = 1 << 63
 
+UNRESOLVED_LOSS = "what an earlier start found missing has not been dealt with"
+"""In ReplayReport.damaged while an untrusted replay waits for its ``checkpoint``."""
+
 
 @frozen_struct
 class Witnesses:
@@ -58,7 +61,7 @@ NO_WITNESSES = Witnesses()
 
 @struct
 class LogReplay:
-    """The result of a replay: what it read, cut and missed. ``lost``: data that had been durable and cannot be read,
+    """The result of a log's replay: what it read, cut, missed. ``lost``: data that had been durable and cannot be read,
     as text; ``synced_ms``: everything appended before was durable then, ms since 1970 (0: not known).
     """
 
@@ -69,6 +72,28 @@ class LogReplay:
     dropped: int = 0
     synced_ms: int = 0
     lost: list[str] = field(default_factory=list)
+
+
+@frozen_struct
+class ReplayReport:
+    """The result of a disk's replay.
+
+    ``damaged``: data that had been durable and cannot be read, as text. ``dropped_entries``: entries that the index
+    knew and the log does not have. ``intact``: nothing that had been durable is missing. ``trusted``: nothing that
+    was acknowledged can be missing, if all incarnations since the last clean moment had the present ``ack_after``.
+    ``synced_ms``: everything acknowledged before this time was durable, ms since 1970; 0 if not known.
+    """
+
+    records: int
+    entries: int
+    bytes_read: int
+    bytes_cut: int
+    journal_records: int
+    dropped_entries: int
+    damaged: tuple[str, ...]
+    trusted: bool
+    intact: bool
+    synced_ms: int
 
 
 @struct

@@ -203,7 +203,7 @@ def remove_segment(store: DiskStore, compaction: Compaction, survey: IndexScan) 
         return "it is not copied yet"
     if compaction.kept:
         return compaction.kept
-    if segment >= store.last_checkpoint.segment:
+    if segment >= store.checkpoints.last.segment:
         return "it may be written to"
     if not survey.is_complete or not survey.began.covers(compaction.needs):
         return "the index was not looked through since the copies were stored"

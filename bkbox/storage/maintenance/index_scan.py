@@ -42,7 +42,7 @@ class IndexScan:
 
     def __init__(self, store: DiskStore, bad: Regions) -> None:
         """``bad``: unreadable regions, beside missing segments."""
-        self.began: Checkpoint = store.last_checkpoint
+        self.began: Checkpoint = store.checkpoints.last
         self.live: dict[int, Live] = {}
         self.is_complete = False
         self._store = store

@@ -93,7 +93,7 @@ class Verified:
 def verify(store: DiskStore, segment: int, offset: int) -> Verified:
     """Verify records of a segment from ``offset`` on, where one begins, as far as a checkpoint covers it. DiskError."""
     begun = at = max(offset, SEGMENT_HEADER_BYTES)
-    covered = store.last_checkpoint
+    covered = store.checkpoints.last
     end = covered.offset if segment == covered.segment else 1 << 63
     records = 0
     bad: list[tuple[int, int, int]] = []

@@ -141,7 +141,7 @@ def _idle_batches(faults: Faults, host: Host) -> list[tuple[str, File, int]]:
         if worker is None or worker.store is None or not worker.is_idle(now):
             continue
         last = disk.last_batch(now, IDLE_S)
-        checkpoint = worker.store.last_checkpoint
+        checkpoint = worker.store.checkpoints.last
         if last is not None and last[0].endswith(segment_file_name(checkpoint.segment)):
             batches.append((*last, checkpoint.offset))
         elif last is not None:

@@ -99,7 +99,7 @@ def rate_table(compared: list[Compared], rounds: Rounds) -> str:
     """The open loops in Markdown: medians of bkbox and Java, the ratios that have targets, and the limit."""
     head = (
         "| open loop | asked/s | achieved/s | p50 ms | p99 ms | ratio (least, most) | target | p99.9 ms "
-        "| ratio (least, most) | target | p99.99 ms | largest ms | the limit: p99, p99.9 ms "
+        "| ratio (least, most) | target | p99.99 ms | largest ms | the limit: p99, p99.9 ms; CPU µs "
         "| backlog | sent late, p99 ms | CPU µs | |"
     )
     rows = [head, "|---|--:|" + "--:|" * 14 + "---|"]
@@ -147,14 +147,17 @@ def rate_table(compared: list[Compared], rounds: Rounds) -> str:
 
 
 def _of_limit(found: list[dict[str, dict[str, float]]]) -> str:
-    """p99 and p99.9 of the program that only appends and syncs; "" where it was not measured."""
+    """p99 and p99.9, ms, and processor time per request, µs, of the program that only appends and syncs; "" where
+    it was not measured."""
     limits = [each["synced limit"] for each in found if "synced limit" in each]
     if not limits:
         return ""
-    figures = (
-        statistics.median(each[f"adds {key}"] for each in limits) for key in ("p99_us", "p999_us")
-    )
-    return ", ".join(f"{each / 1000:,.2f}" for each in figures)
+
+    def median(figure: str) -> float:
+        return statistics.median(each[figure] for each in limits)
+
+    p99, p999 = median("adds p99_us") / 1000, median("adds p999_us") / 1000
+    return f"{p99:,.2f}, {p999:,.2f}; {median('cpu_s_per_million'):,.1f}"
 
 
 def table(compared: list[Compared]) -> str:

@@ -411,9 +411,9 @@ class Miniature:
             if not store.is_proven:
                 store.prove()
                 store.sync()
-            mark = store.due_tail
+            mark = store.tail_marks.due
             if mark is not None:
-                store.end_tail(store.write_tail(mark))
+                store.tail_marks.end(store.tail_marks.write(mark))
         self.note("ack", "rest")
         self._note_disks()
 

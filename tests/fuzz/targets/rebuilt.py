@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bkbox.errors import BootError, DiskError
 from bkbox.storage.disk.checkpoint import Checkpoint, write_checkpoint
-from bkbox.storage.disk.disk import ReplayReport
 from bkbox.storage.disk.rebuild import _Rebuild
+from bkbox.storage.disk.replay import ReplayReport
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import MemoryStore
 from bkbox.storage.log.records import LedgerRecord

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bkbox.storage.disk import dirty_marker
-from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore, ReplayReport
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.replay import UNRESOLVED_LOSS, ReplayReport
 from bkbox.storage.files import Files
 from bkbox.storage.index.ordered_store import LevelStore, OrderedStore, discard_unsynced
 from bkbox.storage.log.records import (

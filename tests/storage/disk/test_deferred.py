@@ -214,7 +214,7 @@ def test_a_checkpoint_for_which_the_journal_had_no_room_comes_later_and_covers_e
         host.store.checkpoint()
     put(host.store, entry(1, 1))
     host.store.checkpoint()
-    taken, position = host.store.last_checkpoint, host.store.log.position
+    taken, position = host.store.checkpoints.last, host.store.log.position
     assert (taken.segment, taken.offset) == (position.segment, position.offset)
     put(host.store, entry(1, 2))
     assert host.lose().entries(1) == [(0, 2)]

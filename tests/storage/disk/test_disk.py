@@ -20,9 +20,10 @@ from bkbox.errors import (
     InvalidIdError,
 )
 from bkbox.storage.disk import dirty_marker
-from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore
+from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.disk.rebuild import rebuild_index
+from bkbox.storage.disk.replay import UNRESOLVED_LOSS
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index import index as index_module
 from bkbox.storage.index.index import LedgerIndex
@@ -83,7 +84,8 @@ def test_what_was_committed_is_read(real_disk: Disk, mode: AckAfter) -> None:
         assert store.last_entry_id(2) == -1
         assert store.entries(1) == [(0, 9)]
         assert list(store.ledgers()) == [(1, STATE), (2, LedgerRecord(None, True, True))]
-        assert 0 < store.free_bytes() <= store.space().total
+        space = store.health.space()
+        assert 0 < space.free <= space.total
         if not again:
             store.close()
             store = disk.open(mode)

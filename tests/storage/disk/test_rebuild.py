@@ -9,8 +9,8 @@ import pytest
 
 from bkbox.errors import DamagedError, IndexDamagedError
 from bkbox.storage.disk.checkpoint import read_checkpoint
-from bkbox.storage.disk.disk import UNRESOLVED_LOSS
 from bkbox.storage.disk.rebuild import RebuildReport, _Rebuild, rebuild_index
+from bkbox.storage.disk.replay import UNRESOLVED_LOSS
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import LevelStore, MemoryStore

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.rebuild import rebuild_index
+from bkbox.storage.disk.replay import ReplayReport
 from bkbox.storage.index import index as index_module
 from bkbox.storage.log.records import AckAfter, LedgerRecord, ledger_record
 from tests.harness.faultyfiles import CrashableFiles, CrashableStore

@@ -12,7 +12,8 @@ import pytest
 from bkbox.errors import DiskFullError, IndexDamagedError
 from bkbox.ipc.messages.disk import OpenDisk
 from bkbox.storage.disk.checkpoint import read_checkpoint
-from bkbox.storage.disk.disk import UNRESOLVED_LOSS, DiskStore, ReplayReport
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.replay import UNRESOLVED_LOSS, ReplayReport
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index.ordered_store import MemoryStore
 from bkbox.storage.log.records import (
@@ -57,9 +58,9 @@ def rest(store: DiskStore) -> None:
     if not store.is_proven:
         store.prove()
         store.sync()
-    mark = store.due_tail
+    mark = store.tail_marks.due
     if mark is not None:
-        store.end_tail(store.write_tail(mark))
+        store.tail_marks.end(store.tail_marks.write(mark))
 
 
 def rested(disk: Disk, mode: AckAfter = AckAfter.SYNC) -> None:
@@ -116,7 +117,9 @@ def test_the_log_goes_on_beyond_what_a_tail_mark_saw_of_a_cut_one(disk: Disk) ->
     cut_before(disk.segment(), 5)
     store = disk.open()
     assert not store.replay(True).intact
-    assert store.due_tail is None, "before it is settled nothing vouches for the end of this log"
+    assert store.tail_marks.due is None, (
+        "before it is settled nothing vouches for the end of this log"
+    )
     store.resolve_losses()
     mark = read_tail(RealFiles(), disk.path)
     assert mark is not None
@@ -207,7 +210,7 @@ def test_a_log_that_lost_what_a_killed_process_wrote_last_is_a_loss(
     store = disk.start(mode)
     put(store, ledger_record(1, LedgerRecord(KEY)))
     fill(store)
-    store.note_end()
+    store.tail_marks.note_end()
     store.abandon()
     if number is None:
         disk.segment().unlink()
@@ -221,7 +224,7 @@ def test_what_was_only_written_is_void_after_a_host_crash(disk: Disk) -> None:
     rested(disk, AckAfter.WRITE)
     store = disk.start(AckAfter.WRITE)
     fill(store, 10, 15)
-    store.note_end()
+    store.tail_marks.note_end()
     store.abandon()
     cut_before(disk.segment(), 12)
     assert again(disk, AckAfter.WRITE, host_crash=True).intact
@@ -390,7 +393,7 @@ def test_a_disk_without_a_record_begins_no_further_segment_and_takes_no_checkpoi
         assert store.replay(False, is_clean=is_clean, seen=seen).intact
         assert store.log.position.segment == 1
         if starts:
-            assert store.last_checkpoint == before
+            assert store.checkpoints.last == before
         rest(store)
         seen = store.durable
         store.close()
@@ -533,12 +536,12 @@ def test_an_index_without_a_stamp_is_of_a_version_before(real: Disk) -> None:
     fill(store)
     store.index.flush()
     store.abandon()
-    assert store.last_checkpoint.index == 0
+    assert store.checkpoints.last.index == 0
     opened = open_as_a_worker(real, is_clean=False)
     assert (opened.rebuilt, opened.report.intact) == ("", True)
     opened.store.close()
     opened = open_as_a_worker(real)
-    assert opened.store.index.stamp().number == opened.store.last_checkpoint.index > 0
+    assert opened.store.index.stamp().number == opened.store.checkpoints.last.index > 0
     opened.store.close()
 
 
@@ -628,12 +631,12 @@ def test_a_disk_that_has_no_room_for_a_tail_mark_goes_on(disk: Disk) -> None:
     store = disk.start()
     fill(store)
     assert isinstance(disk.files, CrashableFiles)
-    mark = store.due_tail
+    mark = store.tail_marks.due
     assert mark is not None
     disk.files.budget = 0
-    error = store.write_tail(mark)
+    error = store.tail_marks.write(mark)
     assert isinstance(error, DiskFullError)
-    store.end_tail(error)
+    store.tail_marks.end(error)
     assert store.failed_reason is None
     disk.files.budget = None
     store.close()

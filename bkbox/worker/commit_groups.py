@@ -5,8 +5,8 @@ out and end, so what a group waits for includes what came before it over any lin
 
 Group commit works by overlap. One sync runs, on a thread of its own; what is received and written meanwhile is covered
 by the next one, which starts when the first has ended (sync_queue.py). A small sync runs at once on the worker's own
-thread: the disk takes hardly longer for it than for nothing, and handing it over would cost more than the overlap could
-save.
+thread: handing it over would take as long as a fast disk takes for it. On a slow disk none does, since reads would wait
+for it.
 
 Checkpoints, writeback and the removal of files run in the background, one of each at a time. Only their beginnings and
 ends run on the worker's thread: no group touches what they read and write in between.
@@ -43,8 +43,12 @@ from bkbox.worker.sync_queue import SyncQueue
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE_BYTES = 64 << 10
-"""Syncs up to this size, in bytes, run on the worker's own thread."""
+_AT_ONCE_BYTES = 300 << 10
+"""Syncs up to this size, in bytes, run on the worker's own thread, while the disk is as fast as _AT_ONCE_US."""
+
+_AT_ONCE_US = 2_000
+"""If the last sync took longer than this, in microseconds, the next one runs on another thread: reads do not wait for
+it."""
 
 _COALESCE_SHARE = 2
 _COALESCE_US_MAX = 500
@@ -466,7 +470,8 @@ class CommitGroups:
 
     def _begin_sync(self, sync: Sync, *, at_once: bool = False) -> None:
         """``sync``: covers all groups that wait. ``at_once``: if none is in flight."""
-        runs_here = not self._begun and (at_once or sync.size <= _AT_ONCE_BYTES)
+        is_short = sync.size <= _AT_ONCE_BYTES and self._last_sync_us <= _AT_ONCE_US
+        runs_here = not self._begun and (at_once or is_short)
         self._begun.append(_BegunSync(sync, self._ticks_us(), 0))
         self._cover_waiting()
         if runs_here:

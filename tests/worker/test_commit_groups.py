@@ -75,6 +75,24 @@ def test_a_sync_covers_all_groups_that_came_while_the_one_before_was_under_way(m
     assert bench.files.syncs - syncs <= 2
 
 
+def test_a_slow_disk_syncs_on_another_thread_however_little_there_is(make: Make) -> None:
+    now_us = [0]
+    took_us = [3_000, 0, 0]
+    runs_here: list[bool] = []
+    here = threading.current_thread()
+    bench = opened(make, ticks=lambda: now_us[0])
+
+    def before_sync(_number: int) -> None:
+        now_us[0] += took_us[len(runs_here)]
+        runs_here.append(threading.current_thread() is here)
+
+    bench.files.before_sync = before_sync
+    for entry in (1, 2, 3):
+        bench.send(raw.add_frame(1, entry, b"little"))
+        assert codes_until(bench, 1) == [raw.EOK]
+    assert runs_here == [True, False, True], "the sync after the slow one, until one is fast again"
+
+
 def with_a_sync_in_flight(make: Make) -> tuple[Bench, int]:
     """It waits at the gate, and has this number; two adds wait for it."""
     bench = opened(make, ticks=lambda: 0)  # the disk never rests
@@ -130,7 +148,7 @@ def test_a_sync_covers_nothing_that_was_written_after_it_started(make: Make) -> 
 
 
 def test_a_sync_that_waits_covers_the_segments_that_are_left_meanwhile(make: Make) -> None:
-    bench = opened(make, segment_bytes_max=1 << 17)
+    bench = opened(make, segment_bytes_max=1 << 17, ticks=lambda: 0)  # the disk never rests
     gate, here = threading.Event(), threading.current_thread()
     bench.files.before_sync = lambda _number: wait_for(
         lambda: gate.is_set() or threading.current_thread() is here,  # the creation of a segment

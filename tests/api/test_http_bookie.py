@@ -151,7 +151,7 @@ def test_every_window_says_what_a_process_takes(served: Served) -> None:
     assert snapshot.status is not None
     values = metric_values(served.get("/metrics")[1])
     document = json.loads(served.get(STATUS_URL)[1])
-    assert len(document["processes"]) == 5
+    assert len(document["processes"]) == 1 + len(served.bookie.children())
     shown = {(each.role, each.name): each for each in snapshot.status.processes}
     workers = {each.worker for each in snapshot.status.disks}
     assert workers == {each for each in shown.values() if each.role == "worker"}

@@ -140,7 +140,7 @@ def test_a_disk_that_is_lost_while_the_bookie_runs(make_bookie: MakeBookie) -> N
 
 
 def test_a_front_end_that_is_stopped(make_bookie: MakeBookie) -> None:
-    bookie = make_bookie().start()
+    bookie = make_bookie(frontends=1).start()
     (pid,) = processes(bookie, "frontend")
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -70,7 +70,7 @@ def test_ready_is_said_once_and_after_the_port_answers(
 def test_children_do_not_inherit_where_the_manager_listens(
     make_bookie: MakeBookie, listen: MakeListener
 ) -> None:
-    bookie = make_bookie().start(environment=listen().environment(WATCHDOG_S))
+    bookie = make_bookie(frontends=1).start(environment=listen().environment(WATCHDOG_S))
     children = bookie.children()
     assert len(children) == 4
     for child in children:

@@ -43,8 +43,8 @@ def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: "nothing is missing" in text_of(app))
             assert "connected" in lines_of(app)[0]
-            for role in ("supervisor", "frontend", "repair", "2 workers"):
-                cell = rf"\[\+\] {role} +\d+% +\d[\d.]+ MiB"
+            for role in ("supervisor", "frontend|front-end 1", "repair", "2 workers"):
+                cell = rf"\[\+\] ({role}) +\d+% +\d[\d.]+ MiB"
                 await until(pilot, lambda cell=cell: says(app, cell))
             await pilot.press("2")
             worker = r"worker: up \d+ (s|min), cpu \d+%, memory \d[\d.]+ MiB, restarts 0, pid \d+"

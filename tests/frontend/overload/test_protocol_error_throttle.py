@@ -74,7 +74,7 @@ def test_those_held_come_in_their_order_each_after_the_pause() -> None:
 def test_nonsense_again_and_again_is_slowed_down_and_who_is_here_is_not(
     make_bookie: MakeBookie,
 ) -> None:
-    bookie = make_bookie(disks=1).start()
+    bookie = make_bookie(disks=1, frontends=1).start()  # each of several counts by itself
     with RawClient(bookie.port) as good:
         assert good.add(1, 0, b"x") == raw.EOK
         for _ in range(FREE_ERRORS + 1):

@@ -416,7 +416,7 @@ class Bookie:
             self.read_only.turn(DISK_FAILED, error)
             work.failure = Code.EIO
         forces = bool(work.slow_path.forces or work.slow_path.persisted)
-        if forces and self.store.failed_reason is not None:
+        if forces and self.store.health.failed_reason is not None:
             work.failure = Code.EIO
         work.adds.ungroup()
         work.indexed_us = self._ticks_us()

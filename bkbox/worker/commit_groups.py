@@ -5,8 +5,8 @@ out and end, so what a group waits for includes what came before it over any lin
 
 Group commit works by overlap. One sync runs, on a thread of its own; what is received and written meanwhile is covered
 by the next one, which starts when the first has ended (sync_queue.py). A small sync runs at once on the worker's own
-thread: handing it over would take as long as a fast disk takes for it. On a slow disk none does, since reads would wait
-for it.
+thread: handing it over would take as long as a fast disk takes for it. After one that took long the next one does not,
+since reads would wait for it.
 
 Checkpoints, writeback and the removal of files run in the background, one of each at a time. Only their beginnings and
 ends run on the worker's thread: no group touches what they read and write in between.
@@ -44,11 +44,10 @@ from bkbox.worker.sync_queue import SyncQueue
 log = logging.getLogger(__name__)
 
 _AT_ONCE_BYTES = 300 << 10
-"""Syncs up to this size, in bytes, run on the worker's own thread, while the disk is as fast as _AT_ONCE_US."""
+"""Syncs up to this size, in bytes, run on the worker's own thread, unless the last one took longer than _AT_ONCE_US."""
 
 _AT_ONCE_US = 2_000
-"""If the last sync took longer than this, in microseconds, the next one runs on another thread: reads do not wait for
-it."""
+"""Upper bound, in microseconds, on the last sync: reads wait for the next one if it runs on the worker's thread."""
 
 _COALESCE_SHARE = 2
 _COALESCE_US_MAX = 500
@@ -275,7 +274,7 @@ class CommitGroups:
         store = self._store
         if self._cold_reads and self._reading.future is None:
             self._await_cold_reads()
-        if store.failed_reason is not None:
+        if store.health.failed_reason is not None:
             self._fail_waiting()
             return
         if self._checkpoint is None and not self._checkpoint_due:
@@ -288,7 +287,7 @@ class CommitGroups:
         if self._waiting and not self._checkpoint_due:
             if not self._begun:
                 self._gather()
-            if store.failed_reason is not None:
+            if store.health.failed_reason is not None:
                 self._fail_waiting()
                 return
             if not self._extend_sync():
@@ -325,7 +324,7 @@ class CommitGroups:
             or self._waiting
             or self._marking.future is not None
             or store.blocks_checkpoints
-            or store.failed_reason is not None
+            or store.health.failed_reason is not None
             or self._idle_at == store.position
         ):
             return None  # the task in flight will call ``on_background_done``
@@ -345,7 +344,7 @@ class CommitGroups:
             self._noted_at != store.position
             and self._marking.future is None
             and not store.blocks_checkpoints
-            and store.failed_reason is None
+            and store.health.failed_reason is None
         )
 
     def _note_end(self) -> None:
@@ -360,7 +359,7 @@ class CommitGroups:
     def _prove_idle(self) -> None:
         """Run the next step towards a disk that proves itself, if one is due."""
         store, bookie = self._store, self._bookie
-        if store.blocks_checkpoints or store.failed_reason is not None:
+        if store.blocks_checkpoints or store.health.failed_reason is not None:
             return
         now = self._ticks_us()
         is_idle = now - self._appended_us >= _IDLE_US
@@ -526,7 +525,7 @@ class CommitGroups:
         if not self._begun and self._waiting:
             waiting, self._waiting = self._waiting, []
             for written in waiting:
-                self._finish(written, DiskError(self._store.failed_reason or ""))
+                self._finish(written, DiskError(self._store.health.failed_reason or ""))
 
     def _begin_checkpoint(self) -> None:
         try:
@@ -611,7 +610,7 @@ class CommitGroups:
             self._collect_done()
             cold_reads, self._cold_reads = self._cold_reads, []
             self._serve_cold_reads(cold_reads)
-            if self._store.failed_reason is not None:
+            if self._store.health.failed_reason is not None:
                 self._fail_waiting()
             elif not self._begun and self._waiting:
                 self._begin_sync(self._store.begin_sync())

@@ -60,8 +60,8 @@ def stopped(store: DiskStore | None, groups: CommitGroups | None) -> Stopped:
     """Close an open disk in order, and report whether that left it clean."""
     if store is None:
         return Stopped(clean=True)
-    if store.failed_reason is not None:
-        return Stopped(clean=False, reason=store.failed_reason)
+    if store.health.failed_reason is not None:
+        return Stopped(clean=False, reason=store.health.failed_reason)
     try:
         if groups is not None:
             groups.drain()
@@ -179,7 +179,7 @@ class ControlHandlers:
             "free_bytes": space.free,
             "total_bytes": space.total,
             "read_only": sorted(self._bookie.read_only.reasons),
-            "failed": self._store.failed_reason or "",
+            "failed": self._store.health.failed_reason or "",
             "counts": self._bookie.counts,
             "stages": self._stages.values(),
             "durable": list(self._store.durable),

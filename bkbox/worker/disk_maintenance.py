@@ -130,7 +130,7 @@ class DiskMaintenance:
     def maintain_reserve(self, reserve_bytes: int) -> None:
         """Called regularly: spend a part of the reserve if a checkpoint has no space, rebuild it once there is some."""
         self._reserve.bytes_max = reserve_bytes
-        if self._store.failed_reason is not None:
+        if self._store.health.failed_reason is not None:
             return
         try:
             if self._store.checkpoints.lacks_space:

@@ -292,8 +292,8 @@ class LedgerMigrations:
             raise LedgerNotMovedError(f"ledger {ledger} is not arriving here any more")
 
     def _require_healthy(self) -> None:
-        if self._store.failed_reason is not None:
-            raise LedgerNotMovedError(f"the disk has failed: {self._store.failed_reason}")
+        if self._store.health.failed_reason is not None:
+            raise LedgerNotMovedError(f"the disk has failed: {self._store.health.failed_reason}")
 
 
 def _entries(data: bytes) -> Iterator[Record]:

@@ -240,7 +240,7 @@ class Worker:
         if now - self._checked_us >= _SPACE_CHECK_US:
             self._checked_us = now
             self._watch_space()
-        reason = self._disk.store.failed_reason
+        reason = self._disk.store.health.failed_reason
         if reason is not None and not self._reported_failure:
             self._reported_failure = True
             self._control.send(DiskFailed(reason=reason))

@@ -145,7 +145,7 @@ def test_what_found_no_space_is_removed_with_the_next_file(
     removal.run()
     with pytest.raises(DiskFullError):
         store.end_removal(removal)
-    assert store.failed_reason is None
+    assert store.health.failed_reason is None
     assert store.begin_removal() is None  # not again and again
     put(store, entry(1, 1))
     files.error = None
@@ -163,7 +163,7 @@ def test_a_removal_that_fails_is_a_failed_disk_with_its_checkpoint(
     files.error = DiskFailedError("remove: ordered")
     with pytest.raises(DiskFailedError):
         store.checkpoint()
-    assert store.failed_reason is not None
+    assert store.health.failed_reason is not None
     assert store.checkpoints.last.number == number + 1
     store.abandon()
     files.error = None

@@ -181,7 +181,7 @@ def test_no_sync_runs_after_one_that_failed_and_none_is_taken_for_good(make: Mak
     bench.send(*adds(1, 5, 2))  # before the worker knows of it
     assert codes_until(bench, 6) == [raw.EIO] * 6
     assert bench.files.syncs == syncs
-    assert bench.store.failed_reason is not None
+    assert bench.store.health.failed_reason is not None
 
 
 def test_a_checkpoint_begins_although_a_sync_is_always_in_flight(make: Make) -> None:
@@ -213,7 +213,7 @@ def test_a_failed_sync_acknowledges_nothing_that_waited_for_it_or_came_after(mak
     assert found == [raw.EIO] * 5
     bench.send(*adds(1, 6, 1), raw.read_frame(1, 0))
     assert sorted(bench.codes()) == [raw.EOK, raw.EREADONLY]
-    assert bench.store.failed_reason is not None
+    assert bench.store.health.failed_reason is not None
 
 
 @pytest.mark.parametrize("mode", [AckAfter.SYNC, AckAfter.JOURNAL])
@@ -223,7 +223,7 @@ def test_who_waits_for_a_sync_that_cannot_begin_is_told(make: Make, mode: AckAft
     bench.files.fail_fill = True
     bench.send(*adds(1, 0, 3, b"small"))
     assert codes_until(bench, 3) == [raw.EIO] * 3
-    assert bench.store.failed_reason is not None
+    assert bench.store.health.failed_reason is not None
     bench.send(*adds(1, 3, 1))
     assert codes_until(bench, 1) == [raw.EREADONLY]
 

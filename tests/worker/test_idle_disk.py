@@ -376,7 +376,7 @@ def test_a_disk_that_is_full_rests_later(make: Make, mode: AckAfter, room: int) 
     worker.add(2, 0)
     worker.host.files.budget = room
     worker.prove_idle()
-    assert worker.store.failed_reason is None
+    assert worker.store.health.failed_reason is None
     calls = worker.host.files.calls
     worker.now_us += 100 * SECOND_US
     assert not worker.turn(), "it is not tried for ever"
@@ -401,7 +401,7 @@ def test_a_disk_that_fails_at_rest_is_a_failed_disk(make: Make, mode: AckAfter) 
         syncs += 1
         worker.host.files.fail_sync(syncs)
         worker.prove_idle()
-        if worker.store.failed_reason is None:
+        if worker.store.health.failed_reason is None:
             break
         assert worker.groups.idle_wait_us is None
         assert worker.add(1, 1) != [EOK]

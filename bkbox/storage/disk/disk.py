@@ -20,7 +20,7 @@ Contract:
 - The stored index names only records that a checkpoint has synced before. So after a host crash it is not ahead of the
   log: what it lacks was never acknowledged, or is replayed.
 - DiskFullError from ``append`` leaves the disk usable: nothing of the append was written. After any other failed write
-  or sync nothing is written any more (``failed_reason``), and the dirty marker says so to the next start. Reads go on.
+  or sync nothing is written any more (disk_health.py), and the dirty marker says so to the next start. Reads go on.
 - A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the same data missing,
   until the caller has made limbo durable and calls ``resolve_losses``.
 - An idle disk proves its own end: ``prove`` and a sync, then a tail mark (tail.py). Both follow soon after the last
@@ -193,9 +193,8 @@ class DiskStore:
             )
         not_written = "" if host_crash or is_clean else self._bring_to_device()
         if not_written:
-            with (
-                self.health
-            ):  # now: the kernel says so once, and this replay may end before its end
+            # Now: the kernel says so once, and this replay may end before its end.
+            with self.health:
                 checkpoints.record_blocked(checkpoint, journal_first)
         host_crash = host_crash or bool(not_written)
         self._losses_resolved = not host_crash
@@ -299,7 +298,7 @@ class DiskStore:
         DiskFullError: none of the parts was written, and the disk stays usable. DiskFailedError: the disk takes no more
         writes. InvalidIdError: a single entry whose ledger or entry id is negative.
         """
-        self.health.require_writes()
+        self.health.require_healthy()
         size = record_bytes(parts)
         hidden = 0
         for part in parts:
@@ -356,7 +355,7 @@ class DiskStore:
         """Append again, unsynced, records that are known and visible already, so that their old location is not needed
         any more. Raises as ``append``.
         """
-        self.health.require_writes()
+        self.health.require_healthy()
         size = record_bytes(parts)
         with self.health:
             locations = self.log.append(parts, size)
@@ -410,7 +409,7 @@ class DiskStore:
     def begin_sync(self) -> Sync:
         """Begin a sync of everything appended so far: ``run`` it, then ``end_sync``, in the order in which they were
         begun. DiskFailedError."""
-        self.health.require_writes()
+        self.health.require_healthy()
         size, self._unsynced = self._unsynced, 0
         return Sync(size, self._acknowledger.begin_sync())
 
@@ -539,7 +538,7 @@ class DiskStore:
 
         DiskFullError: nothing has changed. DiskFailedError.
         """
-        self.health.require_writes()
+        self.health.require_healthy()
         if self._unshown:
             raise BugError("a checkpoint between an append and what makes it seen")
         with self.health:
@@ -614,7 +613,7 @@ class DiskStore:
 
     def prove(self) -> None:
         """Append, unsynced, the record that proves it; everything must be durable. DiskFullError, DiskFailedError."""
-        self.health.require_writes()
+        self.health.require_healthy()
         with self.health:
             self._acknowledger.prove()
 
@@ -630,7 +629,7 @@ class DiskStore:
         If it raises, the files are closed all the same, and the dirty marker must stay.
         """
         try:
-            if self._opened_index is not None and self.failed_reason is None:
+            if self._opened_index is not None and self.health.failed_reason is None:
                 with self.health:
                     self._close_durably()
         finally:
@@ -659,11 +658,6 @@ class DiskStore:
         if self._opened_index is not None:
             self._opened_index.close()
             self._opened_index = None
-
-    @property
-    def failed_reason(self) -> str | None:
-        """The reason that the disk takes no more writes, None while it does."""
-        return self.health.failed_reason
 
     @property
     def index_damage(self) -> str:

@@ -15,7 +15,7 @@ from bkbox.storage.files import Files, Space
 
 
 class DiskHealth:
-    """A context manager, to be entered around all writing: a DiskFailedError inside ends it for good.
+    """The health of a disk. ``with health:`` surrounds all writing: a DiskFailedError inside ends it for good.
 
     ``failed_reason``: why the disk takes no more writes; None while it does.
     """
@@ -36,7 +36,7 @@ class DiskHealth:
             with suppress(DiskError):  # the disk may not allow it; the caller has the error
                 dirty_marker.record_failure(self._files, self._disk, self.failed_reason)
 
-    def require_writes(self) -> None:
+    def require_healthy(self) -> None:
         """DiskFailedError if writing has ended."""
         if self.failed_reason is not None:
             raise DiskFailedError(f"disk {self._disk} takes no writes: {self.failed_reason}")

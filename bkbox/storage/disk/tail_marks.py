@@ -22,7 +22,9 @@ _NO_MARK = TailMark(0, 0, 0, 0, 0, 0)
 
 
 class TailMarks:
-    """``journal``: the one that acknowledges, None if the log does. ``generation``: of this start of the bookie."""
+    """Chooses and writes the tail marks of a disk. ``journal``: the one that acknowledges, None if the log does.
+    ``generation``: that of this start of the bookie.
+    """
 
     def __init__(
         self,

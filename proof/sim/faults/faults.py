@@ -237,7 +237,7 @@ class Faults:
                 worker.files.crash_at(0)
                 worker.slowness = 1
             if any(
-                worker.store is None or worker.store.failed_reason
+                worker.store is None or worker.store.health.failed_reason
                 for worker in host.workers.values()
             ):
                 host.kill("to restart it after trouble with a disk")
@@ -251,7 +251,7 @@ def is_quiescent(host: Host) -> bool:
         and all(
             not worker.process.dead
             and worker.store is not None
-            and worker.store.failed_reason is None
+            and worker.store.health.failed_reason is None
             and not worker.files.will_crash
             for worker in host.workers.values()
         )

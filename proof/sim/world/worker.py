@@ -323,7 +323,7 @@ class Worker:
         return (
             store is not None
             and not self.process.dead
-            and store.failed_reason is None
+            and store.health.failed_reason is None
             and not store.blocks_checkpoints
             and self.slowness == 1
             and now - self.opened_at > IDLE_S
@@ -452,13 +452,13 @@ class Worker:
         store = self.store
         if (
             store is None
-            or store.failed_reason is None
+            or store.health.failed_reason is None
             or self._reported_failure
             or self.process.dead
         ):
             return
         self._reported_failure = True
-        self.process.note("the disk failed: %s", store.failed_reason)
+        self.process.note("the disk failed: %s", store.health.failed_reason)
         tell = getattr(self.process, "tell", None)
         if tell is not None:
-            tell(DiskFailed(reason=store.failed_reason))
+            tell(DiskFailed(reason=store.health.failed_reason))

@@ -674,7 +674,7 @@ def test_a_full_disk_refuses_the_batch_and_lives_on(
             store.append([entry(1, number, bytes(100))])
         except DiskFullError:
             refused += 1
-            assert store.failed_reason is None
+            assert store.health.failed_reason is None
             assert store.read_entry(1, number) is None
             store.append([entry(1, number, bytes(100))])
         store.index_appended()
@@ -723,7 +723,7 @@ def test_a_failed_sync_ends_the_writing_and_the_next_start_is_a_host_crash(
         for number in range(20):
             put(store, ledger_record(1, STATE), entry(1, number, bytes(100)))
             committed = number + 1
-    assert store.failed_reason is not None
+    assert store.health.failed_reason is not None
     writes = files.appends
     for _ in range(2):
         with pytest.raises(DiskFailedError):

@@ -637,7 +637,7 @@ def test_a_disk_that_has_no_room_for_a_tail_mark_goes_on(disk: Disk) -> None:
     error = store.tail_marks.write(mark)
     assert isinstance(error, DiskFullError)
     store.tail_marks.end(error)
-    assert store.failed_reason is None
+    assert store.health.failed_reason is None
     disk.files.budget = None
     store.close()
     assert disk.end_of_segment() > SEGMENT_HEADER_BYTES

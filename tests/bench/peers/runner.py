@@ -48,6 +48,7 @@ _FREE_SHARE = 0.05
 _LOAD_BYTES_MAX = 16 << 30
 """What a single load writes at most: the program that only appends."""
 _MEASURED = ("per_s", "p50_us", "p99_us", "p999_us", "p9999_us", "max_us")
+_SINKS = ("limit", "synced limit", "sink")
 _THROUGH: dict[str, Through] = {
     "bkbox on bkbox": "ledger",
     "bkbox's log on bkbox": "log",
@@ -128,7 +129,7 @@ class Runner:
         return self._measure_plan(plan, subject)
 
     def _measure_plan(self, plan: Plan, subject: str) -> Figures:
-        system = self._system(subject)
+        system = self._system(subject, plan.shape.size)
         target = system.ready()
         if plan.load == "adds":
             time.sleep(plan.settle_s)  # what it still holds would be charged to this load
@@ -144,10 +145,10 @@ class Runner:
         """By foreign.c, which is compiled for the first of these."""
         if self._foreign is None:
             self._foreign = foreign.compiled(self._root)
-        system = self._system(subject)
+        plan = load.plan
+        system = self._system(subject, plan.shape.size)
         target = system.ready()
         self._page_cache.fill()
-        plan = load.plan
         try:
             found = foreign.run(
                 self._foreign,
@@ -203,7 +204,7 @@ class Runner:
 
     def _measure_start(self, load: Start, subject: str) -> Figures:
         """With what is on the disk not in the page cache's way: it was written a moment ago."""
-        system = self._make(subject, f"{subject}-start")
+        system = self._make(subject, f"{subject}-start", 0)
         system.forget()
         self._page_cache.fill()
         try:
@@ -216,21 +217,23 @@ class Runner:
         finally:
             system.forget()
 
-    def _system(self, subject: str) -> System:
-        if subject not in self._systems:
-            self._systems[subject] = self._make(subject, subject)
-            self._exit.callback(self._systems[subject].forget)
-        return self._systems[subject]
+    def _system(self, subject: str, size: int) -> System:
+        """``size``: payload, in bytes, of the load's entries. A sink has one for each, since it stores nothing."""
+        name = f"{subject}, {size} bytes" if subject in _SINKS else subject
+        if name not in self._systems:
+            self._systems[name] = self._make(subject, name, size)
+            self._exit.callback(self._systems[name].forget)
+        return self._systems[name]
 
-    def _make(self, subject: str, name: str) -> System:
+    def _make(self, subject: str, name: str, size: int) -> System:
         root, rng = self._root, self._rng
         if subject in ("write", "sync", "journal"):
             return Bkbox(name, root, rng, subject)
         if subject == "interpreted":
             return Bkbox(name, root, rng, "sync", {"BKBOX_KERNEL": "interpreted"})
-        if subject in ("limit", "synced limit", "sink"):
+        if subject in _SINKS:
             syncs = subject == "synced limit"
-            return Sink(name, root, rng, appends=subject != "sink", syncs=syncs)
+            return Sink(name, root, rng, size, appends=subject != "sink", syncs=syncs)
         journal = subject == "java-journal"
         return Java(name, root, rng, self._zookeeper_up(), journal=journal)
 

@@ -242,12 +242,14 @@ class Java(System):
 
 
 class Sink(System):
-    """``bkbox bench sink``, which appends to a file, with or without syncing it, or does nothing."""
+    """``bkbox bench sink``, which appends to a file, with or without syncing it, or does nothing. ``size``: payload,
+    in bytes, of the entries that it makes for reads."""
 
     def __init__(
-        self, name: str, root: Path, rng: random.Random, *, appends: bool, syncs: bool
+        self, name: str, root: Path, rng: random.Random, size: int, *, appends: bool, syncs: bool
     ) -> None:
         super().__init__(name, root, rng)
+        self._size = size
         self._appends = appends
         self._syncs = syncs
         self._process: subprocess.Popen[bytes] | None = None
@@ -264,7 +266,7 @@ class Sink(System):
     def launch(self) -> None:
         command = [
             *("setpriv", "--pdeathsig", "KILL"),
-            *(sys.executable, "-m", "bkbox.cli.main", "bench", "sink"),
+            *(sys.executable, "-m", "bkbox.cli.main", "bench", "sink", "--size", str(self._size)),
         ]
         if self._appends:
             command += ["--append", str(self.root / "file"), *["--sync"] * self._syncs]

@@ -85,7 +85,8 @@ cdef class Stream:
     cpdef process(self, Py_ssize_t size, long long now)
 
     @cython.locals(
-        code=int, index="long long", entry="long long", number="long long", body=Py_ssize_t
+        code=int, index="long long", entry="long long", number="long long", body=Py_ssize_t,
+        body_size=Py_ssize_t
     )
     cdef _process_one(self, Py_ssize_t at, Py_ssize_t length, long long now)
 

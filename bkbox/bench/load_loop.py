@@ -266,9 +266,14 @@ class Stream:
             )
         if code == 0 and self.kind == _READ:
             body = at + _RESPONSE_HEADERS
+            body_size = length - _RESPONSE_HEADERS
+            if body_size != _ENTRY_HEADER + self.size:
+                raise FrameError(
+                    f"ledger {index + self.first_ledger}, entry {entry} has {body_size} bytes instead of "
+                    f"{_ENTRY_HEADER + self.size} (a sink responds with entries of its --size)"
+                )
             if (
-                length != _RESPONSE_HEADERS + _ENTRY_HEADER + self.size
-                or memory.i64(self.responses, body) != index + self.first_ledger
+                memory.i64(self.responses, body) != index + self.first_ledger
                 or memory.i64(self.responses, body + 8) != entry
             ):
                 raise FrameError(

@@ -130,11 +130,31 @@ def _another_entry(request: v2.Request) -> v2.Response:
     return v2.ReadResponse(2, Code.EOK, LEDGER, request.entry_id, entry)
 
 
-@pytest.mark.parametrize("answer", [_of_another_ledger, _twice, _another_entry])
-def test_an_answer_that_nobody_asked_for_is_an_error(answer: Answer) -> None:
+def _of_another_size(request: v2.Request) -> v2.Response:
+    assert isinstance(request, v2.ReadRequest)
+    entry = HEADER.pack(LEDGER, request.entry_id, -1, 11) + bytes(11)
+    return v2.ReadResponse(2, Code.EOK, LEDGER, request.entry_id, entry)
+
+
+def _without_an_entry(request: v2.Request) -> v2.Response:
+    assert isinstance(request, v2.ReadRequest)
+    return v2.ReadResponse(2, Code.EOK, LEDGER, request.entry_id)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (_of_another_ledger, "entry 0, which was not requested"),
+        (_twice, "entry 0, which was not requested"),
+        (_another_entry, "entry 0 got the response of another entry"),
+        (_of_another_size, "entry 0 has 43 bytes instead of 42"),
+        (_without_an_entry, "entry 0 has 0 bytes instead of 42"),
+    ],
+)
+def test_an_answer_that_nobody_asked_for_is_an_error(answer: Answer, message: str) -> None:
     with server(answer) as port, Load((HOST, port), 5.0) as load:
         load.add(READ, Shape(1, 1, 1, 10), LEDGER, 5)
-        with pytest.raises(FrameError):
+        with pytest.raises(FrameError, match=message):
             load.run(5.0)
 
 

@@ -178,12 +178,13 @@ class Java(Side):
         bookie.kill()
         for folder in ("journal", "ledgers"):
             shutil.rmtree(bookie.root / folder)
-        wait_for(lambda: self._is_forgotten(place), "its session to end", SESSION_MS / 1000 + 30)
+        wait_for(lambda: not self._serves(place), "its session to end", SESSION_MS / 1000 + 30)
         self._start(bookie)
 
-    def _is_forgotten(self, place: int) -> bool:
-        listed = bkbox("cluster", "list", "--metadata", self.uri, "-o", "json").stdout
-        return self.bookies[place] not in listed
+    def _serves(self, place: int) -> bool:
+        """True as long as it is registered: one that is down is listed, too, by its cookie."""
+        writable = bkbox("cluster", "list", "--rw", "--metadata", self.uri, "-o", "json").stdout
+        return self.bookies[place] in writable
 
     def kill(self, place: int) -> None:
         self._processes[place].kill()

@@ -37,6 +37,7 @@ from bkbox.errors import BugError, DiskError, EncodingError, FrameError
 from bkbox.storage.disk.checkpointing import PendingCheckpoint, Sync
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.log.records import Location
+from bkbox.worker.checkpoint_pace import CheckpointPace
 from bkbox.worker.frontend_link import FrontLink, RequestGroup
 from bkbox.worker.stages import Stages
 from bkbox.worker.sync_queue import SyncQueue
@@ -137,6 +138,7 @@ class CommitGroups:
         self._checkpoint_due = False
         """A checkpoint waits until no sync is in flight; meanwhile none is begun."""
         self._checkpoint_refused = False
+        self._is_draining = False
         self._cold_reads: list[_WrittenGroup] = []
         self._syncing, self._checkpointing, self._writeback = (
             _BackgroundTask(),
@@ -518,7 +520,7 @@ class CommitGroups:
                 self._unmark()
         checkpoint = self._checkpoint
         if checkpoint is not None and checkpoint.sync is sync and failure is None:
-            self._start(self._checkpointing, checkpoint.run, self._end_checkpoint)
+            self._write_checkpoint(checkpoint)
 
     def _fail_waiting(self) -> None:
         """Fail all waiting groups: on a failed disk nothing can become durable."""
@@ -539,7 +541,16 @@ class CommitGroups:
         if checkpoint.sync is not None:
             self._begin_sync(checkpoint.sync)
         else:
-            self._start(self._checkpointing, checkpoint.run, self._end_checkpoint)
+            self._write_checkpoint(checkpoint)
+
+    def _write_checkpoint(self, checkpoint: PendingCheckpoint) -> None:
+        pace = CheckpointPace(self._checkpoint_is_urgent, self._ticks_us)
+        write = partial(checkpoint.run, pace.rest)
+        self._start(self._checkpointing, write, self._end_checkpoint)
+
+    def _checkpoint_is_urgent(self) -> bool:
+        """On any thread: true if its end is waited for, or the next one comes near."""
+        return self._is_draining or self._store.checkpoint_half_due
 
     def _end_checkpoint(self) -> None:
         checkpoint, self._checkpoint = self._checkpoint, None
@@ -606,6 +617,13 @@ class CommitGroups:
         """Wait for everything in flight or waiting, and end it; only syncs are begun meanwhile. A removal of files,
         which nothing depends on, goes on.
         """
+        self._is_draining = True
+        try:
+            self._drain()
+        finally:
+            self._is_draining = False
+
+    def _drain(self) -> None:
         while True:
             self._collect_done()
             cold_reads, self._cold_reads = self._cold_reads, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from bkbox.bookie.response_writer import ResponseWriter
 from bkbox.storage.log.records import AckAfter
+from bkbox.worker import commit_groups
+from bkbox.worker.checkpoint_pace import CheckpointPace
 from tests.harness import raw
 from tests.harness.waiting import wait_for
 from tests.worker.bench import Bench
@@ -378,6 +381,51 @@ def test_with_a_journal_nobody_waits_for_a_checkpoint(make: Make) -> None:
         found: list[int] = []
         bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == 2)
     assert bench.groups._checkpoint is not None, "it is under way all the time"
+
+
+def test_a_checkpoint_takes_no_rest_once_its_end_is_waited_for_or_the_next_one_is_near(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_rest, go_on = threading.Event(), threading.Event()
+    urgent: list[bool] = []
+
+    class Watched(CheckpointPace):
+        def rest(self) -> None:
+            in_rest.set()
+            assert go_on.wait(30)
+            urgent.append(self._is_urgent())
+
+    monkeypatch.setattr(commit_groups, "CheckpointPace", Watched)
+    bench = opened(make, AckAfter.JOURNAL, checkpoint_bytes=1 << 20)
+
+    def until_it_rests(first: int) -> None:
+        urgent.clear()
+        in_rest.clear()
+        go_on.clear()
+        for entry in itertools.count(first):
+            if in_rest.is_set():
+                return
+            bench.send(*adds(1, entry, 1))
+            bench.until(lambda: bool(bench.answers()))
+
+    until_it_rests(1)
+    go_on.set()
+    bench.until(lambda: bench.groups._checkpoint is None)
+    assert urgent
+    assert not any(urgent)
+
+    until_it_rests(1_000)
+    bench.send(*adds(1, 2_000, 11))
+    go_on.set()
+    bench.until(lambda: bench.groups._checkpoint is None)
+    assert urgent
+    assert all(urgent), "half of the next one has come in"
+
+    until_it_rests(3_000)
+    threading.Timer(0.1, go_on.set).start()
+    bench.groups.drain()
+    assert urgent
+    assert all(urgent), "somebody waits"
 
 
 def test_nobody_waits_for_the_removal_of_files(make: Make) -> None:

@@ -53,18 +53,19 @@ class PendingCheckpoint:
 
     sync: Sync | None
     of_log: LogSync | None
-    _write_frozen: Callable[[Checkpoint], None]
+    _write_frozen: Callable[[Checkpoint, Callable[[], None]], None]
     checkpoint: Checkpoint
     error: DiskError | None = None
 
-    def run(self) -> None:
-        """Write the checkpoint; on any thread, once, after ``sync``. ``end_checkpoint`` raises a failure."""
+    def run(self, pause: Callable[[], None] = lambda: None) -> None:
+        """Write the checkpoint; on any thread, once, after ``sync``. ``end_checkpoint`` raises a failure. ``pause``:
+        called now and then; may wait."""
         try:
             if self.of_log is not None:
                 self.of_log.run()
                 if self.of_log.error is not None:
                     return
-            self._write_frozen(self.checkpoint)
+            self._write_frozen(self.checkpoint, pause)
         except DiskError as error:
             self.error = error
 
@@ -118,6 +119,10 @@ class Checkpoints:
         self._next_check = self._since + _CHECK_BYTES
         return self._since >= self._every_bytes or index.is_full
 
+    def is_half_due(self, index: LedgerIndex) -> bool:
+        """True if half of what makes a checkpoint due was written. On any thread."""
+        return 2 * self._since >= self._every_bytes or index.is_half_full
+
     def failed(self, error: DiskError) -> None:
         """Records a checkpoint that failed. It is due again only after another append: an earlier attempt would fail
         likewise."""
@@ -150,9 +155,13 @@ class Checkpoints:
         number = self.last.number + 1
         return replaced(self._frozen_at, number=number, index=number)
 
-    def write_frozen(self, index: LedgerIndex, checkpoint: Checkpoint) -> None:
-        """Store the frozen layer, on any thread; the log is durable up to the checkpoint. DiskError."""
-        index.write_frozen(Stamp(checkpoint.number, checkpoint.segment, checkpoint.offset))
+    def write_frozen(
+        self, index: LedgerIndex, checkpoint: Checkpoint, pause: Callable[[], None]
+    ) -> None:
+        """Store the frozen layer, on any thread; the log is durable up to the checkpoint. ``pause``: called now and
+        then. DiskError."""
+        stamp = Stamp(checkpoint.number, checkpoint.segment, checkpoint.offset)
+        index.write_frozen(stamp, pause)
         write_checkpoint(self._files, self._disk, checkpoint)
 
     def completed(self, checkpoint: Checkpoint) -> None:

@@ -531,6 +531,11 @@ class DiskStore:
         """True if enough was written since the last checkpoint; a checkpoint belongs between two appends."""
         return self.checkpoints.is_due(self.index)
 
+    @property
+    def checkpoint_half_due(self) -> bool:
+        """True if half of what makes a checkpoint due was written. On any thread."""
+        return self.checkpoints.is_half_due(self.index)
+
     def begin_checkpoint(self) -> PendingCheckpoint:
         """Begin a checkpoint of everything appended so far. If it has a ``sync``, run and end that first like any
         other; then ``run`` the checkpoint and end it. One at a time. No sync may be in flight, and nothing hidden: a

@@ -116,7 +116,7 @@ class LedgerIndex:
         """
         encoder = ExtentEncoder()
         for layer in self._layers():
-            yield from layer.entries.runs_of(ledger, encoder)
+            yield from list(layer.entries.runs_of(ledger, encoder))  # puts go on between two steps
             if layer.entries.forgets(ledger):
                 return
         yield from self._stored.runs(ledger)
@@ -195,6 +195,11 @@ class LedgerIndex:
         return self._active.memory >= INDEX_MEMORY_BYTES
 
     @property
+    def is_half_full(self) -> bool:
+        """True if the active layer has half of the memory that makes a freeze due. On any thread."""
+        return 2 * self._active.memory >= INDEX_MEMORY_BYTES
+
+    @property
     def is_overfull(self) -> bool:
         """Backpressure: true if nothing more should be added before the frozen layer is dropped."""
         return self._active.memory >= 4 * INDEX_MEMORY_BYTES
@@ -214,12 +219,14 @@ class LedgerIndex:
         self.finder.frozen = self._frozen.entries
         self.finder.active = self._active.entries
 
-    def write_frozen(self, stamp: Stamp | None = None) -> None:
+    def write_frozen(
+        self, stamp: Stamp | None = None, pause: Callable[[], None] = lambda: None
+    ) -> None:
         """Store the frozen layer, durably, for the checkpoint of the stamp. On any thread; may be retried if it fails.
-        DiskError."""
+        ``pause``: called now and then; may wait. DiskError."""
         if self._frozen is None:
             raise BugError("nothing is frozen")
-        self._flush = IndexFlush(self._stored, self._frozen, self._last.get)
+        self._flush = IndexFlush(self._stored, self._frozen, self._last.get, pause)
         self._flush.run(stamp)
 
     def renew(self) -> None:

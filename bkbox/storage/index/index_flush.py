@@ -6,7 +6,7 @@ several; those between two spans become extents of their own. The newer entry wi
 
 The flush may run on another thread while the disk's thread goes on reading and appending. It touches only the store
 and the frozen layer, which no thread changes. It writes in slices, so that the disk's thread never waits long. A
-flush repeated after it failed half-way has the same result.
+flush repeated after it failed half-way has the same result. Between two changes it calls ``pause``, which may wait.
 """
 
 from __future__ import annotations
@@ -64,12 +64,17 @@ class IndexFlush:
     """Writes one layer; see above."""
 
     def __init__(
-        self, stored: StoredIndex, layer: Layer, known_last: Callable[[int], int | None]
+        self,
+        stored: StoredIndex,
+        layer: Layer,
+        known_last: Callable[[int], int | None],
+        pause: Callable[[], None],
     ) -> None:
         """``known_last``: the last stored entry of a ledger, if it is known without a read."""
         self._stored = stored
         self._layer = layer
         self._known_last = known_last
+        self._pause = pause
         self._changes: Changes = {}
         self.lasts: dict[int, int] = {}
         """The last stored entry of the ledgers that the flush touched."""
@@ -137,6 +142,7 @@ class IndexFlush:
     def _write_slice(self) -> None:
         if len(self._changes) >= _SLICE_KEYS:
             self._write()
+        self._pause()
 
     def _write(self) -> None:
         changes, self._changes = self._changes, {}

@@ -22,13 +22,13 @@ cdef class EntryLocation:
 cdef class _Ledger:
     cdef long long first
     cdef long long last
-    cdef Py_ssize_t count
+    cdef readonly Py_ssize_t count
     cdef Py_ssize_t head
     cdef list pages
     cdef Py_ssize_t tail
     cdef int free_rows
     cdef bint void
-    cdef dict odd
+    cdef readonly dict odd
 
 
 @cython.final
@@ -88,18 +88,6 @@ cdef class Memtable:
     cpdef list ledgers(self)
 
     cpdef list forgotten(self)
-
-    @cython.locals(
-        found=_Ledger,
-        runs=list,
-        number=Py_ssize_t,
-        end=Py_ssize_t,
-        entry="long long",
-        segment="long long",
-        offset="long long",
-        length="long long",
-    )
-    cpdef list runs_of(self, long long ledger, ExtentEncoder encoder)
 
     @cython.locals(row=Py_ssize_t)
     cdef Py_ssize_t _encode(

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from mmap import mmap
 
+from bkbox.base.limits import INDEX_MEMORY_BYTES
 from bkbox.storage.index.extents import Extent, ExtentEncoder
 
 NOT_HERE = 0
@@ -36,7 +37,8 @@ _VOID = TOMBSTONE
 _FIRST_ROWS = 4
 _PAGE_ROWS = 16
 _PAGE_SHIFT = 4
-_ROWS = 1 << 19
+_ROWS = INDEX_MEMORY_BYTES // ROW_BYTES * 3 // 2
+"""More than make a checkpoint due: to copy so many takes tens of milliseconds, for which adds would wait."""
 
 _RUN_BYTES = 256
 """Memory of a cached extent without its value, in bytes."""
@@ -293,12 +295,14 @@ class Memtable:
         for ledger in self.ledgers():
             yield from self.runs_of(ledger, encoder)
 
-    def runs_of(self, ledger: int, encoder: ExtentEncoder) -> list[Extent]:
-        """The entries of a ledger as extents, ascending, not overlapping; made with an encoder of the caller."""
+    def runs_of(self, ledger: int, encoder: ExtentEncoder) -> Iterator[Extent]:
+        """The entries of a ledger as extents, ascending, not overlapping; made with an encoder of the caller, which is
+        empty between two of them. Nothing may be put meanwhile. One at a time, so that the thread that makes them can
+        let others go on: a ledger may have all of the rows.
+        """
         found = self._ledgers.get(ledger)
-        runs: list[Extent] = []
         if found is None:
-            return runs
+            return
         number = 0
         if found.odd is not None:
             for entry, place in sorted(found.odd.items()):
@@ -306,18 +310,17 @@ class Memtable:
                 while number < end:
                     number = self._encode(encoder, found, number, end)
                     if number < end:
-                        runs.append(encoder.end(ledger))
+                        yield encoder.end(ledger)
                 segment, offset, length = place
                 if not encoder.add(entry, segment, offset, length):
-                    runs.append(encoder.end(ledger))
+                    yield encoder.end(ledger)
                     encoder.add(entry, segment, offset, length)
         while number < found.count:
             number = self._encode(encoder, found, number, found.count)
             if number < found.count:
-                runs.append(encoder.end(ledger))
+                yield encoder.end(ledger)
         if encoder.count:
-            runs.append(encoder.end(ledger))
-        return runs
+            yield encoder.end(ledger)
 
     def _encode(self, encoder: ExtentEncoder, found: _Ledger, number: int, end: int) -> int:
         """Add rows from ``number`` on until the extent is full; returns the number of the first that was not added."""

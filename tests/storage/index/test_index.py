@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bkbox.base.limits import EXTENT_ENTRIES_MAX
 from bkbox.errors import BugError, DamagedError, DiskFailedError
 from bkbox.storage.files import RealFiles
 from bkbox.storage.index.extents import Extent
@@ -209,6 +210,19 @@ def test_it_is_read_while_another_thread_stores(tmp_path: Path) -> None:
         index.drop_frozen()
         life.model.check(index)
     index.close()
+
+
+def test_the_thread_that_stores_comes_up_for_air_however_much_one_ledger_has() -> None:
+    index = LedgerIndex(MemoryStore())
+    extents = 20
+    for entry in range(extents * EXTENT_ENTRIES_MAX):
+        index.finder.active.put(1, entry, 1, 64 + 100 * entry, 84)
+    index.freeze()
+    pauses: list[int] = []
+    index.write_frozen(pause=lambda: pauses.append(1))
+    index.drop_frozen()
+    assert len(pauses) >= extents
+    assert index.entries(1) == [(0, extents * EXTENT_ENTRIES_MAX - 1)]
 
 
 def test_steps_out_of_order() -> None:

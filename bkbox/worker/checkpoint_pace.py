@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable
 
 _PIECE_US = 500
-_REST_SHARE = 4
+"""Least work, in microseconds, between two rests."""
+
+_REST_FACTOR = 4
 _REST_US_MAX = 20_000
 """Upper bound, in microseconds, on a rest: who waits for the end of a checkpoint waits for this, too."""
 
 
 class CheckpointPace:
-    """The rests of one checkpoint. ``is_urgent``: called before each; may be called on any thread."""
+    """The rests of one checkpoint. ``is_urgent``: asked before each rest, on the thread that rests."""
 
     def __init__(
         self,
@@ -31,10 +33,10 @@ class CheckpointPace:
         self._since_us = ticks_us()
 
     def rest(self) -> None:
-        """Rest, if a piece of work has been done since the last rest."""
+        """Rest for four times the work since the last rest, if that was a piece and nothing is urgent."""
         worked_us = self._ticks_us() - self._since_us
         if worked_us < _PIECE_US:
             return
         if not self._is_urgent():
-            self._sleep(min(worked_us * _REST_SHARE, _REST_US_MAX) / 1e6)
+            self._sleep(min(worked_us * _REST_FACTOR, _REST_US_MAX) / 1e6)
         self._since_us = self._ticks_us()

@@ -139,6 +139,7 @@ class CommitGroups:
         """A checkpoint waits until no sync is in flight; meanwhile none is begun."""
         self._checkpoint_refused = False
         self._is_draining = False
+        """``drain`` waits: a checkpoint rests no more."""
         self._cold_reads: list[_WrittenGroup] = []
         self._syncing, self._checkpointing, self._writeback = (
             _BackgroundTask(),

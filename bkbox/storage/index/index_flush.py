@@ -70,7 +70,7 @@ class IndexFlush:
         known_last: Callable[[int], int | None],
         pause: Callable[[], None],
     ) -> None:
-        """``known_last``: the last stored entry of a ledger, if it is known without a read."""
+        """``known_last``: the last stored entry of a ledger, if it is known without a read. ``pause``: see above."""
         self._stored = stored
         self._layer = layer
         self._known_last = known_last
@@ -140,6 +140,7 @@ class IndexFlush:
                 self._changes[run_key(part)] = part.value
 
     def _write_slice(self) -> None:
+        """Write the changes if they are a slice; then pause."""
         if len(self._changes) >= _SLICE_KEYS:
             self._write()
         self._pause()

@@ -138,8 +138,8 @@ class CommitGroups:
         self._checkpoint_due = False
         """A checkpoint waits until no sync is in flight; meanwhile none is begun."""
         self._checkpoint_refused = False
-        self._is_draining = False
-        """``drain`` waits: a checkpoint rests no more."""
+        self._is_hurried = False
+        """The end of a checkpoint is waited for: it rests no more."""
         self._cold_reads: list[_WrittenGroup] = []
         self._syncing, self._checkpointing, self._writeback = (
             _BackgroundTask(),
@@ -551,7 +551,7 @@ class CommitGroups:
 
     def _checkpoint_is_urgent(self) -> bool:
         """On any thread: true if its end is waited for, or the next one comes near."""
-        return self._is_draining or self._store.checkpoint_half_due
+        return self._is_hurried or self._store.checkpoint_half_due
 
     def _end_checkpoint(self) -> None:
         checkpoint, self._checkpoint = self._checkpoint, None
@@ -618,11 +618,11 @@ class CommitGroups:
         """Wait for everything in flight or waiting, and end it; only syncs are begun meanwhile. A removal of files,
         which nothing depends on, goes on.
         """
-        self._is_draining = True
+        self._is_hurried = True
         try:
             self._drain()
         finally:
-            self._is_draining = False
+            self._is_hurried = False
 
     def _drain(self) -> None:
         while True:
@@ -641,6 +641,10 @@ class CommitGroups:
             if not in_flight and not self._begun and not self._waiting:
                 return
             wait(in_flight)
+
+    def hurry(self) -> None:
+        """Let a checkpoint under way rest no more: the process ends, drained or not, and waits for it."""
+        self._is_hurried = True
 
     def close(self) -> None:
         """Close the groups, after ``drain``, once a removal of files has run."""

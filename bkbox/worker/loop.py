@@ -120,6 +120,9 @@ class Worker:
                     self._leave_index()
         except EOFError:
             log.warning("the supervisor is gone")
+        finally:
+            if self._disk is not None:
+                self._disk.groups.hurry()
 
     def _watch(self, number: int, reader: Callable[[], None]) -> None:
         self._readers[number] = reader

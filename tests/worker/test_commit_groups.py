@@ -427,6 +427,13 @@ def test_a_checkpoint_takes_no_rest_once_its_end_is_waited_for_or_the_next_one_i
     assert urgent
     assert all(urgent), "somebody waits"
 
+    until_it_rests(5_000)
+    bench.groups.hurry()
+    go_on.set()
+    bench.until(lambda: bench.groups._checkpoint is None)
+    assert urgent
+    assert all(urgent), "the worker ends"
+
 
 def test_nobody_waits_for_the_removal_of_files(make: Make) -> None:
     bench = opened(make, AckAfter.JOURNAL, checkpoint_bytes=1 << 18)

@@ -18,6 +18,8 @@ from bkbox.launcher.processes import Processes
 from bkbox.launcher.waiting import wait_until
 
 _PORTS = range(12_000, 15_000)
+_taken_ports: set[int] = set()
+"""Chosen by this process before: the metadata may know a bookie by that port that is down, or gone for good."""
 
 _READY_S = 24 * 3600.0
 """A start is measured, and may replay much."""
@@ -43,7 +45,9 @@ class Bookie(LocalBookie):
         folder.mkdir(parents=True, exist_ok=True)
         processes = Processes(folder, {**os.environ, **(environment or {})}, BenchError)
         journal = folder / "journal" if settings.get("ack_after") == "journal" else None
-        super().__init__(processes, "bookie", free_port(rng, _PORTS), (folder / "disk",), journal)
+        port = free_port(rng, _PORTS, _taken_ports)
+        _taken_ports.add(port)
+        super().__init__(processes, "bookie", port, (folder / "disk",), journal)
         self.address = (HOST, self.port)
         self.disk = self.disks[0]
         processes.run_blocking(*self.init_arguments(metadata, settings))

@@ -11,7 +11,8 @@
 # make kernel  compile what has changed of the kernel: the modules that have a .pxd beside them
 # make bench-peers
 #              bkbox beside Apache's bookie, in turn: the tables of docs/performance.md (JDK 17, Maven; ROUNDS=5,
-#              ARGS='--only "window 16" --quick --dir /data'; '--only "constant rate"', '--only foreign')
+#              ARGS='--only "window 16" --quick --dir /data'; '--only "constant rate"', '--only foreign'; with
+#              '--more' rounds are added to those that the tables have of this machine)
 # make bench-growth
 #              the bookie with a hundred times as much of everything: the last table there
 # make bench-frontends

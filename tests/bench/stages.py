@@ -1,7 +1,7 @@
-"""Where the time of adds goes, by what is acknowledged after and by window: ``python -m tests.bench.stages``.
+"""Where the time of adds goes, in a closed loop and at constant rates: ``python -m tests.bench.stages``.
 
-Each row is one run of ``bkbox bench bookie --ack-after … --window …`` on a new bookie; the table goes between the
-markers ``stages`` of docs/performance.md.
+Each row is one run of ``bkbox bench bookie`` on a new bookie; the table goes between the markers ``stages`` of
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bkbox.bench.memory import PageCache
 from tests.bench.peers.report import machine, replace_between
+from tests.bench.peers.scenarios import RATE_LOADS
 from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT
 from tests.harness.processes import bkbox
@@ -22,6 +23,35 @@ from tests.harness.processes import bkbox
 KINDS = ("write", "sync", "journal")
 WINDOWS = (256, 16, 1)
 STAGES = ("queue", "append", "index", "fsync", "reply")
+_RATE_FACTOR = 4
+"""A constant rate takes so many times as long as a closed loop, for it has fewer adds."""
+
+
+class Case(NamedTuple):
+    """``words``: options of ``bkbox bench bookie`` besides ``--dir`` and ``-o``."""
+
+    text: str
+    words: list[str]
+
+
+def cases(seconds: float) -> list[Case]:
+    """``seconds``: of a closed loop."""
+    found = []
+    for kind in KINDS:
+        for window in WINDOWS:
+            words = f"--ack-after {kind} --window {window} --seconds {seconds:g}"
+            if window == 1:
+                words += " --ledgers 4"
+            found.append(Case(f"{kind}, window {window}", words.split()))
+    for load in RATE_LOADS:
+        if load.per_s is not None:  # without reads: what these need first would be in the stages
+            shape = load.plan.shape
+            words = (
+                f"--rate {load.per_s} --ledgers {shape.ledgers} --connections {shape.connections} "
+                f"--window {shape.window} --size {shape.size} --seconds {_RATE_FACTOR * seconds:g}"
+            )
+            found.append(Case(load.name.replace("rate", "sync,", 1), words.split()))
+    return found
 
 
 def main() -> int:
@@ -38,20 +68,17 @@ def main() -> int:
         with PageCache(given.dir) as page_cache:
             rows = [
                 row(
-                    kind,
-                    window,
-                    quiet.measure(
-                        f"{kind}, window {window}",
-                        partial(measure, kind, window, given.seconds, given.dir, page_cache),
-                    ),
+                    case.text,
+                    quiet.measure(case.text, partial(measure, case, given.dir, page_cache)),
                 )
-                for kind in KINDS
-                for window in WINDOWS
+                for case in cases(given.seconds)
             ]
     except DisturbedError as error:
         print(f"error: {error}: no report is written", file=sys.stderr)
         return 1
-    text = "\n".join([f"1 KiB, {given.seconds:g} s each. {machine()}.", "", *head(), *rows])
+    closed_s, open_s = given.seconds, _RATE_FACTOR * given.seconds
+    first = f"1 KiB where no size is named, {closed_s:g} s each, {open_s:g} at a constant rate. {machine()}."
+    text = "\n".join([first, "", *head(), *rows])
     print(text)
     if not given.no_report:
         page = given.docs / "performance.md"
@@ -59,14 +86,9 @@ def main() -> int:
     return 0
 
 
-def measure(
-    kind: str, window: int, seconds: float, folder: Path, page_cache: PageCache
-) -> dict[str, Any]:
+def measure(case: Case, folder: Path, page_cache: PageCache) -> dict[str, Any]:
     """What ``bkbox bench bookie`` says of it."""
-    words = ["--ack-after", kind, "--window", str(window), "--seconds", str(seconds)]
-    words += ["--dir", str(folder), "-o", "json"]
-    if window == 1:
-        words += ["--ledgers", "4"]
+    words = [*case.words, "--dir", str(folder), "-o", "json"]
     page_cache.fill()
     return dict(json.loads(bkbox("bench", "bookie", *words, timeout=120).stdout))
 
@@ -77,12 +99,12 @@ def head() -> list[str]:
     return [first, "|---|--:|" + "--:|" * (len(STAGES) + 2)]
 
 
-def row(kind: str, window: int, found: dict[str, Any]) -> str:
+def row(text: str, found: dict[str, Any]) -> str:
     """Times are p50 / p99.9 in milliseconds."""
     stages = {each["stage"]: each for each in found["stages"]}
     adds = found["adds"]
     cells = [
-        f"{kind}, window {window}",
+        text,
         f"{adds['per_s']:,.0f}",
         _times(adds),
         *(_times(stages[name]) if name in stages else "" for name in STAGES),

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bkbox.errors import BenchError
 from tests.bench.peers import picture, report, runner
 from tests.bench.peers.scenarios import FOREIGN_LOADS, LINES, LOADS, RATE_LOADS, Line
 
@@ -93,6 +94,22 @@ def test_a_run_replaces_its_loads_and_keeps_the_others(tmp_path: Path) -> None:
     assert len(document["loads"]["w256"]["rounds"]) == 1
     with pytest.raises(ValueError, match="growth"):
         report.replace_between(text, "growth", "")
+
+
+def test_rounds_are_added_to_those_of_the_same_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text("<!-- peers: begin -->\n<!-- peers: end -->\n")
+    assert report.rounds_so_far(tmp_path, {"w256"}) == {}
+    report.write(tmp_path, ROUNDS)
+    assert report.rounds_so_far(tmp_path, {"w1"}) == {}
+    found = report.rounds_so_far(tmp_path, {"w1", "w256"})
+    assert found == ROUNDS
+    monkeypatch.setattr(report, "machine", lambda: "another")
+    with pytest.raises(BenchError, match=r"are of another machine .* measure without --more"):
+        report.rounds_so_far(tmp_path, {"w256"})
+    assert report.rounds_so_far(tmp_path, {"w1"}) == {}
 
 
 def test_the_picture_is_svg_with_a_bar_for_each_target() -> None:

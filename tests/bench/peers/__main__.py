@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from bkbox.bench.server import temporary_folder
-from bkbox.errors import BkboxError
+from bkbox.errors import BenchError, BkboxError
 from tests.bench.peers import report, runner
 from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT, class_path, missing_reason
@@ -16,6 +16,9 @@ from tests.harness.java import CHECKOUT, class_path, missing_reason
 def main() -> int:
     parser = argparse.ArgumentParser(description="bkbox beside Apache's bookie.")
     parser.add_argument("--rounds", type=int, default=5, help="rounds (5)")
+    parser.add_argument(
+        "--more", action="store_true", help="rounds in addition to the report's, of the same code"
+    )
     parser.add_argument("--only", action="append", default=[], help="lines that contain this")
     parser.add_argument("--quick", action="store_true", help="a second for each load")
     parser.add_argument("--dir", type=Path, default=Path.cwd(), help="where the bookies write")
@@ -35,13 +38,23 @@ def main() -> int:
     if reason is not None:
         print(f"error: {reason}", file=sys.stderr)
         return 1
-    class_path()  # Maven computes, and downloads: not while anything is measured
     found: report.Rounds = {}
+    if given.more:
+        try:
+            found = report.rounds_so_far(given.docs, {line.load for line in lines})
+        except BenchError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    numbers = range(given.rounds)
+    if found:
+        first = max(map(len, found.values()))
+        numbers = range(first, first + given.rounds)
+    class_path()  # Maven computes, and downloads: not while anything is measured
     status = 0
     quiet = QuietMachine(strict=not given.no_report)
     with temporary_folder(given.dir) as root:
         try:
-            for figures in runner.rounds(root, lines, given.rounds, quiet, quick=given.quick):
+            for figures in runner.rounds(root, lines, numbers, quiet, quick=given.quick):
                 for load, of_subjects in figures.items():
                     found.setdefault(load, []).append(of_subjects)
         except DisturbedError as error:

@@ -1,7 +1,7 @@
 """What the rounds say: ratios with their spread, as a table, as JSON and as a picture.
 
 ``performance.json`` holds all figures, load by load. A run replaces the loads that it has measured, as a
-whole; table and picture are always made of all that the file holds.
+whole, or adds its rounds to theirs; table and picture are always made of all that the file holds.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bkbox.errors import BenchError
 from tests.bench.peers import picture
 from tests.bench.peers.scenarios import BY_FOREIGN, LINES, LOADS, RATE_LIMIT_LINES, RATE_LINES, Line
 
@@ -189,6 +190,20 @@ def table(compared: list[Compared]) -> str:
         cells.append({True: "reached", False: missed, None: ""}[each.is_reached])
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def rounds_so_far(docs: Path, loads: Container[str]) -> Rounds:
+    """The report's rounds of these loads. Raises BenchError if some are of another machine."""
+    file = docs / "performance.json"
+    known = json.loads(file.read_text())["loads"] if file.exists() else {}
+    found = {name: each for name, each in known.items() if name in loads}
+    others = {each["machine"] for each in found.values()} - {machine()}
+    if others:
+        raise BenchError(
+            f"the rounds in {file} are of another machine ({'; '.join(sorted(others))}): "
+            "measure without --more"
+        )
+    return {name: each["rounds"] for name, each in found.items()}
 
 
 def write(docs: Path, rounds: Rounds) -> None:

@@ -258,11 +258,12 @@ class Runner:
 
 
 def rounds(
-    root: Path, lines: list[Line], count: int, quiet: QuietMachine, *, quick: bool
+    root: Path, lines: list[Line], numbers: range, quiet: QuietMachine, *, quick: bool
 ) -> Iterator[dict[str, dict[str, Figures]]]:
-    """The figures of each round. Raises DisturbedError if the machine does not become quiet."""
+    """The figures of each round, by its number, which says its order. Raises DisturbedError if the machine does not
+    become quiet."""
     with Runner(root, random.Random(), quiet, quick=quick) as runner:
-        for number in range(count):
+        for number in numbers:
             yield runner.round(lines, number)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from bkbox.bench.memory import PageCache
 from tests.bench.peers.report import machine, replace_between
-from tests.bench.peers.scenarios import RATE_LOADS
+from tests.bench.peers.scenarios import RATE_LOADS, shape_options
 from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT
 from tests.harness.processes import bkbox
@@ -28,14 +28,14 @@ _RATE_FACTOR = 4
 
 
 class Case(NamedTuple):
-    """``words``: options of ``bkbox bench bookie`` besides ``--dir`` and ``-o``."""
+    """A row of the table. ``words``: options of ``bkbox bench bookie`` besides ``--dir`` and ``-o``."""
 
     text: str
     words: list[str]
 
 
 def cases(seconds: float) -> list[Case]:
-    """``seconds``: of a closed loop."""
+    """The rows of the table. ``seconds``: duration of a closed loop."""
     found = []
     for kind in KINDS:
         for window in WINDOWS:
@@ -45,11 +45,8 @@ def cases(seconds: float) -> list[Case]:
             found.append(Case(f"{kind}, window {window}", words.split()))
     for load in RATE_LOADS:
         if load.per_s is not None:  # without reads: what these need first would be in the stages
-            shape = load.plan.shape
-            words = (
-                f"--rate {load.per_s} --ledgers {shape.ledgers} --connections {shape.connections} "
-                f"--window {shape.window} --size {shape.size} --seconds {_RATE_FACTOR * seconds:g}"
-            )
+            words = f"--rate {load.per_s} {shape_options(load.plan.shape)}"
+            words += f" --seconds {_RATE_FACTOR * seconds:g}"
             found.append(Case(load.name.replace("rate", "sync,", 1), words.split()))
     return found
 

@@ -45,10 +45,8 @@ def main() -> int:
         except BenchError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-    numbers = range(given.rounds)
-    if found:
-        first = max(map(len, found.values()))
-        numbers = range(first, first + given.rounds)
+    first = max(map(len, found.values()), default=0)
+    numbers = range(first, first + given.rounds)
     class_path()  # Maven computes, and downloads: not while anything is measured
     status = 0
     quiet = QuietMachine(strict=not given.no_report)

@@ -19,6 +19,8 @@ from bkbox.errors import BenchError
 from tests.bench.peers import picture
 from tests.bench.peers.scenarios import BY_FOREIGN, LINES, LOADS, RATE_LIMIT_LINES, RATE_LINES, Line
 
+_FILE = "performance.json"
+
 Rounds = dict[str, list[dict[str, dict[str, float]]]]
 """By load; of each round, by subject, what was measured."""
 
@@ -194,13 +196,11 @@ def table(compared: list[Compared]) -> str:
 
 def rounds_so_far(docs: Path, loads: Container[str]) -> Rounds:
     """The report's rounds of these loads. Raises BenchError if some are of another machine."""
-    file = docs / "performance.json"
-    known = json.loads(file.read_text())["loads"] if file.exists() else {}
-    found = {name: each for name, each in known.items() if name in loads}
+    found = {name: each for name, each in _known_loads(docs).items() if name in loads}
     others = {each["machine"] for each in found.values()} - {machine()}
     if others:
         raise BenchError(
-            f"the rounds in {file} are of another machine ({'; '.join(sorted(others))}): "
+            f"the rounds in {docs / _FILE} are of another machine ({'; '.join(sorted(others))}): "
             "measure without --more"
         )
     return {name: each["rounds"] for name, each in found.items()}
@@ -208,8 +208,7 @@ def rounds_so_far(docs: Path, loads: Container[str]) -> Rounds:
 
 def write(docs: Path, rounds: Rounds) -> None:
     """performance.json, performance.svg, and the table between the markers of performance.md."""
-    file = docs / "performance.json"
-    loads = json.loads(file.read_text())["loads"] if file.exists() else {}
+    loads = _known_loads(docs)
     for load in LOADS:
         if load.name in rounds:
             measured = {"command": load.command, "machine": machine(), "rounds": rounds[load.name]}
@@ -225,7 +224,7 @@ def write(docs: Path, rounds: Rounds) -> None:
         }
         for each in compared
     ]
-    file.write_text(json.dumps({"lines": lines, "loads": known}, indent=1) + "\n")
+    docs.joinpath(_FILE).write_text(json.dumps({"lines": lines, "loads": known}, indent=1) + "\n")
     plain, open_loops = _parted(compared)
     docs.joinpath("performance.svg").write_text(picture.draw(plain))
     page = docs / "performance.md"
@@ -237,6 +236,12 @@ def write(docs: Path, rounds: Rounds) -> None:
         made = f"{_rounds(open_loops, known)}\n\n{rate_table(open_loops, every)}"
         text = replace_between(text, "rates", made)
     page.write_text(text)
+
+
+def _known_loads(docs: Path) -> dict[str, Any]:
+    """By name: the command, the machine and the rounds of each load in the report; empty without a report."""
+    file = docs / _FILE
+    return dict(json.loads(file.read_text())["loads"]) if file.exists() else {}
 
 
 def _rounds(compared: list[Compared], known: dict[str, dict[str, Any]]) -> str:

@@ -107,6 +107,14 @@ class Line:
         return f"{self.load}/{self.ours}:{self.theirs}/{self.figure}"
 
 
+def shape_options(shape: Shape) -> str:
+    """The options of ``bkbox bench bookie`` that ask for a shape."""
+    return (
+        f"--ledgers {shape.ledgers} --connections {shape.connections} "
+        f"--window {shape.window} --size {shape.size}"
+    )
+
+
 def _load(
     name: str,
     ledgers: int,
@@ -119,10 +127,7 @@ def _load(
     settle_s: float = 0.0,
 ) -> Load:
     shape = Shape(ledgers, connections, window, size)
-    command = (
-        f"bkbox bench bookie --load {kind} --ledgers {ledgers} --connections {connections} "
-        f"--window {window} --size {size} --seconds {SECONDS:g}"
-    )
+    command = f"bkbox bench bookie --load {kind} {shape_options(shape)} --seconds {SECONDS:g}"
     if entries is not None:
         command += f" --entries {entries}"
     if settle_s:
@@ -140,8 +145,7 @@ def _rate_load(rate: float, size: int, ledgers: int) -> RateLoad:
     shape = Shape(ledgers, connections, RATE_IN_FLIGHT // connections, size)
     command = (
         f"bkbox bench bookie --rate {per_s if share is None else 'N'} --reads {RATE_READS:.0%} "
-        f"--entries {RATE_ENTRIES} --ledgers {shape.ledgers} --connections {shape.connections} "
-        f"--window {shape.window} --size {size} --seconds {RATE_SECONDS:g}"
+        f"--entries {RATE_ENTRIES} {shape_options(shape)} --seconds {RATE_SECONDS:g}"
     )
     plan = Plan("adds", shape, RATE_SECONDS, WARMUP_S, RATE_ENTRIES, 0.0, 30.0)
     return RateLoad(name, command, plan, per_s, share)

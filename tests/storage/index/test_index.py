@@ -212,7 +212,7 @@ def test_it_is_read_while_another_thread_stores(tmp_path: Path) -> None:
     index.close()
 
 
-def test_the_thread_that_stores_comes_up_for_air_however_much_one_ledger_has() -> None:
+def test_a_flush_pauses_between_the_extents_of_one_ledger() -> None:
     index = LedgerIndex(MemoryStore())
     extents = 20
     for entry in range(extents * EXTENT_ENTRIES_MAX):

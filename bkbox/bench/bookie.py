@@ -19,7 +19,7 @@ import random
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bkbox.api.admin.status import Latency, Stage
 from bkbox.bench.load import Load, Measured, Shape, first_ledger, measured, write_ledgers
@@ -31,6 +31,7 @@ from bkbox.bench.usage import (
     cpu_s,
     device_written_bytes,
     drop_cache,
+    stolen_s,
     tree,
     usage_of,
 )
@@ -86,15 +87,17 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``load_cpu_s_per_million``: what the load generator itself used per million requests; ``stages``: where
-    the bookie's adds spent their time, and ``operations``: how long adds and reads took there, if it was asked;
-    ``rate``: how an open loop went."""
+    """``load_cpu_s_per_million``: what the load generator itself used per million requests; ``stolen_s``: CPU seconds
+    that the host of a virtual machine kept from it while requests counted; ``stages``: where the bookie's adds spent
+    their time, and ``operations``: how long adds and reads took there, if it was asked; ``rate``: how an open loop
+    went."""
 
     plan: Plan
     adds: Measured | None
     reads: Measured | None
     cost: Cost | None
     load_cpu_s_per_million: float
+    stolen_s: float
     stages: tuple[Stage, ...] = ()
     operations: tuple[Latency, ...] = ()
     rate: RateReport | None = None
@@ -117,6 +120,21 @@ def run(target: Target, plan: Plan, rng: random.Random) -> Result:
     return _Run(target, plan, rng).run()
 
 
+class _Spent(NamedTuple):
+    """CPU seconds of the bookie's processes, of the load generator, and those that the host kept for itself."""
+
+    bookie_s: float
+    load_s: float
+    stolen_s: float
+
+    @classmethod
+    def by_now(cls, pids: list[int]) -> _Spent:
+        return cls(cpu_s(pids), time.process_time(), stolen_s())
+
+    def since(self, before: _Spent) -> _Spent:
+        return _Spent(*(now - then for now, then in zip(self, before, strict=True)))
+
+
 class _Run:
     def __init__(self, target: Target, plan: Plan, rng: random.Random) -> None:
         self._target = target
@@ -133,13 +151,13 @@ class _Run:
             switched = context_switches(pids)
             report = None
             if plan.rate is None:
-                seconds, used, own = self._closed_loop(load, adds, pids)
+                seconds, spent = self._closed_loop(load, adds, pids)
             else:
                 loop = OpenLoop(load, plan.rate, adds, reads, plan.warmup_s, plan.seconds)
                 loop.warm_up()
-                used, own = cpu_s(pids), time.process_time()
+                before = _Spent.by_now(pids)
                 seconds, report = loop.measure()
-                used, own = cpu_s(pids) - used, time.process_time() - own
+                spent = _Spent.by_now(pids).since(before)
             of_adds = measured(adds, seconds) if adds else None
             of_reads = measured(reads, seconds) if reads else None
             if plan.rate is None:
@@ -154,23 +172,23 @@ class _Run:
             added = sum(stream.next for stream in adds) * (HEADER_BYTES + plan.shape.size)
             written = self._written(added if plan.load == "adds" else 0)
             switches = switched / sent
-            cost = Cost(used / millions, switches, after.rss_bytes, after.pss_bytes, *written)
-        return Result(plan, of_adds, of_reads, cost, own / millions, rate=report)
+            used = spent.bookie_s / millions
+            cost = Cost(used, switches, after.rss_bytes, after.pss_bytes, *written)
+        own = spent.load_s / millions
+        return Result(plan, of_adds, of_reads, cost, own, spent.stolen_s, rate=report)
 
-    def _closed_loop(
-        self, load: Load, adds: list[Stream], pids: list[int]
-    ) -> tuple[float, float, float]:
-        """The duration in seconds, and the CPU seconds of the processes and of the load generator."""
+    def _closed_loop(self, load: Load, adds: list[Stream], pids: list[int]) -> tuple[float, _Spent]:
+        """The duration in seconds, and the CPU seconds spent meanwhile."""
         plan = self._plan
         load.run(0 if plan.load == "catchup" else plan.warmup_s)
         if plan.load == "adds" and plan.entries is not None:
             for stream in adds:
                 stream.end = stream.next + plan.entries // len(adds)
         # From here to the end of run() the event loop must not be held up: requests are in flight.
-        used, own = cpu_s(pids), time.process_time()
+        before = _Spent.by_now(pids)
         load.count()
         seconds = load.run(None if plan.load == "adds" and plan.entries else plan.seconds)
-        return seconds, cpu_s(pids) - used, time.process_time() - own
+        return seconds, _Spent.by_now(pids).since(before)
 
     def _streams(self, load: Load) -> tuple[list[Stream], list[Stream]]:
         """The connections that add, and those that read."""

@@ -17,6 +17,9 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SECTOR_BYTES = 512
 _PROC = Path("/proc")
+_STEAL = 8
+"""The column of /proc/stat."""
+
 _SWITCHES = re.compile(r"^(?:non)?voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
 
 
@@ -56,6 +59,13 @@ def cpu_s(pids: list[int]) -> float:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             total += sum(map(int, _stat(pid)[11:15]))
     return total / _TICKS_PER_S
+
+
+def stolen_s() -> float:
+    """CPU seconds so far that the host of a virtual machine kept from its processors while they had something to
+    run; 0 where the host does not say."""
+    first = (_PROC / "stat").read_text().partition("\n")[0]
+    return int(first.split()[_STEAL]) / _TICKS_PER_S
 
 
 def context_switches(pids: list[int]) -> int:

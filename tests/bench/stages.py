@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bkbox.bench.memory import PageCache
-from tests.bench.peers.report import machine, replace_between
+from tests.bench.peers.report import asked_per_s, machine, replace_between
 from tests.bench.peers.scenarios import RATE_LOADS, shape_options
 from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT
@@ -34,8 +34,9 @@ class Case(NamedTuple):
     words: list[str]
 
 
-def cases(seconds: float) -> list[Case]:
-    """The rows of the table. ``seconds``: duration of a closed loop."""
+def cases(seconds: float, docs: Path) -> list[Case]:
+    """The rows of the table. ``seconds``: duration of a closed loop; ``docs``: the folder of the report that has the
+    rates which are a share of Java's maximum."""
     found = []
     for kind in KINDS:
         for window in WINDOWS:
@@ -44,8 +45,9 @@ def cases(seconds: float) -> list[Case]:
                 words += " --ledgers 4"
             found.append(Case(f"{kind}, window {window}", words.split()))
     for load in RATE_LOADS:
-        if load.per_s is not None:  # without reads: what these need first would be in the stages
-            words = f"--rate {load.per_s} {shape_options(load.plan.shape)}"
+        per_s = load.per_s or asked_per_s(docs, load.name)
+        if per_s is not None:  # without reads: what these need first would be in the stages
+            words = f"--rate {per_s} {shape_options(load.plan.shape)}"
             words += f" --seconds {_RATE_FACTOR * seconds:g}"
             found.append(Case(load.name.replace("rate", "sync,", 1), words.split()))
     return found
@@ -68,7 +70,7 @@ def main() -> int:
                     case.text,
                     quiet.measure(case.text, partial(measure, case, given.dir, page_cache)),
                 )
-                for case in cases(given.seconds)
+                for case in cases(given.seconds, given.docs)
             ]
     except DisturbedError as error:
         print(f"error: {error}: no report is written", file=sys.stderr)
@@ -92,8 +94,8 @@ def measure(case: Case, folder: Path, page_cache: PageCache) -> dict[str, Any]:
 
 def head() -> list[str]:
     stages = " | ".join(STAGES)
-    first = f"| adds | adds/s | the client's | {stages} | CPU µs per add |"
-    return [first, "|---|--:|" + "--:|" * (len(STAGES) + 2)]
+    first = f"| adds | adds/s | the client's | {stages} | CPU µs per add | stolen, ms |"
+    return [first, "|---|--:|" + "--:|" * (len(STAGES) + 3)]
 
 
 def row(text: str, found: dict[str, Any]) -> str:
@@ -106,6 +108,7 @@ def row(text: str, found: dict[str, Any]) -> str:
         _times(adds),
         *(_times(stages[name]) if name in stages else "" for name in STAGES),
         f"{found['cost']['cpu_s_per_million']:.2f}",
+        f"{found['stolen_s'] * 1000:,.0f}",
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -506,6 +506,9 @@ def _show(result: Result) -> None:
     ]
     if result.rate is not None:
         fields = _show_rate(result.rate) + fields
+    if result.stolen_s > 0:
+        text = f"{result.stolen_s:.2f} CPU seconds were kept from this machine meanwhile"
+        fields.append(("its host", text))
     cost = result.cost
     if cost is not None:
         fields += [

@@ -20,6 +20,7 @@ from tests.bench.peers import picture
 from tests.bench.peers.scenarios import BY_FOREIGN, LINES, LOADS, RATE_LIMIT_LINES, RATE_LINES, Line
 
 _FILE = "performance.json"
+_ASKED = "rate asked_per_s"
 
 Rounds = dict[str, list[dict[str, dict[str, float]]]]
 """By load; of each round, by subject, what was measured."""
@@ -103,9 +104,9 @@ def rate_table(compared: list[Compared], rounds: Rounds) -> str:
     head = (
         "| open loop | asked/s | achieved/s | p50 ms | p99 ms | ratio (least, most) | target | p99.9 ms "
         "| ratio (least, most) | target | p99.99 ms | largest ms | the limit: p99, p99.9 ms; CPU µs "
-        "| backlog | sent late, p99 ms | CPU µs | |"
+        "| its p99.9 : Java's (least, most) | backlog | sent late, p99 ms | CPU µs | |"
     )
-    rows = [head, "|---|--:|" + "--:|" * 14 + "---|"]
+    rows = [head, "|---|--:|" + "--:|" * 15 + "---|"]
     for each in compared:
         line, tail = each.line, each.tail
         assert tail is not None
@@ -117,7 +118,7 @@ def rate_table(compared: list[Compared], rounds: Rounds) -> str:
             medians = (statistics.median(each[figure] for each in side) * scale for side in of)
             return " / ".join(f"{each:,.{digits}f}" for each in medians)
 
-        asked = statistics.median(found["rate asked_per_s"] for found in of[0])
+        asked = statistics.median(found[_ASKED] for found in of[0])
         reached = [all(found["rate is_reached"] for found in side) for side in of]
         verdict = {True: "reached", False: f"**missed: {', '.join(each.missed)}**", None: ""}[
             each.is_reached
@@ -139,7 +140,7 @@ def rate_table(compared: list[Compared], rounds: Rounds) -> str:
             _target(None, line.tail_at_most),
             both("adds p9999_us", 1e-3, 2),
             both("adds max_us", 1e-3, 2),
-            _of_limit(rounds[line.load]),
+            *_of_limit(line.load, rounds),
             both("rate deepest_backlog", 1, 0),
             both("rate late_p99_us", 1e-3, 3),
             both("cpu_s_per_million", 1, 1),
@@ -149,18 +150,16 @@ def rate_table(compared: list[Compared], rounds: Rounds) -> str:
     return "\n".join(rows)
 
 
-def _of_limit(found: list[dict[str, dict[str, float]]]) -> str:
-    """p99 and p99.9, ms, and processor time per request, µs, of the program that only appends and syncs; "" where
-    it was not measured."""
-    limits = [each["synced limit"] for each in found if "synced limit" in each]
-    if not limits:
-        return ""
-
-    def median(figure: str) -> float:
-        return statistics.median(each[figure] for each in limits)
-
-    p99, p999 = median("adds p99_us") / 1000, median("adds p999_us") / 1000
-    return f"{p99:,.2f}, {p999:,.2f}; {median('cpu_s_per_million'):,.1f}"
+def _of_limit(load: str, rounds: Rounds) -> tuple[str, str]:
+    """Of the program that only appends and syncs: p99 and p99.9, ms, with the processor time per request, µs; and the
+    ratio of its p99.9 to Java's. "" where it was not measured."""
+    line = next(each for each in RATE_LIMIT_LINES if each.load == load)
+    assert line.tail is not None
+    p99, p999 = _ratios(line, line.figure, rounds), _ratios(line, line.tail, rounds)
+    if p99 is None or p999 is None:
+        return "", ""
+    cpu = statistics.median(each[line.ours]["cpu_s_per_million"] for each in rounds[load])
+    return f"{p99.ours / 1000:,.2f}, {p999.ours / 1000:,.2f}; {cpu:,.1f}", _spread(p999)
 
 
 def table(compared: list[Compared]) -> str:
@@ -204,6 +203,15 @@ def rounds_so_far(docs: Path, loads: Container[str]) -> Rounds:
             "measure without --more"
         )
     return {name: each["rounds"] for name, each in found.items()}
+
+
+def asked_per_s(docs: Path, load: str) -> int | None:
+    """The median of the rates of an open loop in the report, requests per second; None where it has none."""
+    found = _known_loads(docs).get(load)
+    if found is None:
+        return None
+    asked = (each[subject][_ASKED] for each in found["rounds"] for subject in each)
+    return round(statistics.median(asked))
 
 
 def write(docs: Path, rounds: Rounds) -> None:

@@ -280,7 +280,10 @@ def chosen(only: list[str], *, whole_loads: bool) -> list[Line]:
 
 
 def _figures(result: Result) -> Figures:
-    figures = {"load_cpu_s_per_million": result.load_cpu_s_per_million}
+    figures = {
+        "load_cpu_s_per_million": result.load_cpu_s_per_million,
+        "stolen_s": result.stolen_s,
+    }
     if result.errors and result.rate is None:
         raise BenchError(f"answers with a wrong code: {result.errors}")
     for name, part in (("adds", result.adds), ("reads", result.reads)):

@@ -94,18 +94,19 @@ def measure(case: Case, folder: Path, page_cache: PageCache) -> dict[str, Any]:
 
 def head() -> list[str]:
     stages = " | ".join(STAGES)
-    first = f"| adds | adds/s | the client's | {stages} | CPU µs per add | stolen, ms |"
-    return [first, "|---|--:|" + "--:|" * (len(STAGES) + 3)]
+    first = f"| adds | adds/s | the client's | sent late | {stages} | CPU µs per add | stolen, ms |"
+    return [first, "|---|--:|" + "--:|" * (len(STAGES) + 4)]
 
 
 def row(text: str, found: dict[str, Any]) -> str:
-    """Times are p50 / p99.9 in milliseconds."""
+    """Times are p50 / p99.9 / largest in milliseconds; of what an open loop sent late the last two."""
     stages = {each["stage"]: each for each in found["stages"]}
-    adds = found["adds"]
+    adds, rate = found["adds"], found["rate"]
     cells = [
         text,
         f"{adds['per_s']:,.0f}",
         _times(adds),
+        "" if rate is None else _ms(rate["late_p999_us"], rate["late_max_us"]),
         *(_times(stages[name]) if name in stages else "" for name in STAGES),
         f"{found['cost']['cpu_s_per_million']:.2f}",
         f"{found['stolen_s'] * 1000:,.0f}",
@@ -114,7 +115,11 @@ def row(text: str, found: dict[str, Any]) -> str:
 
 
 def _times(of: dict[str, Any]) -> str:
-    return f"{of['p50_us'] / 1000:.2f} / {of['p999_us'] / 1000:.2f}"
+    return _ms(of["p50_us"], of["p999_us"], of["max_us"])
+
+
+def _ms(*times_us: float) -> str:
+    return " / ".join(f"{each / 1000:.2f}" for each in times_us)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +18,9 @@ from bkbox.bench.client_plan import Through
 from bkbox.bench.load import Shape
 from bkbox.bench.server import Bookie, running
 from bkbox.errors import BenchError
+from bkbox.launcher.waiting import wait_until
 from tests.harness.java import CHECKOUT
-from tests.harness.processes import bkbox
+from tests.harness.processes import BKBOX, bkbox
 
 RNG = random.Random(5)
 
@@ -112,3 +115,22 @@ def test_wrong_arguments_are_refused() -> None:
     for address in ((), ("127.0.0.1:1", "--fill-memory")):
         done = bkbox("bench", "bookie", *address, "--dir", "/dev/shm", check=False)
         assert (done.returncode, "in memory" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("command", ["bookie", "client"])
+def test_one_that_is_ended_leaves_nothing_behind(
+    command: str, ended_by: signal.Signals, disk: Path
+) -> None:
+    folder = disk / "ended"
+    folder.mkdir()
+    words = ["bench", command, "--dir", str(folder), "--seconds", "60"]
+    with subprocess.Popen([*BKBOX, *words], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: any(folder.glob("*/**/*.log")), 20.0, 0.05)
+            process.send_signal(ended_by)
+            assert process.wait(20) == 1
+        finally:
+            process.kill()
+    assert list(folder.iterdir()) == []
+    folder.rmdir()

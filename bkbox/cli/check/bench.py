@@ -35,6 +35,7 @@ from bkbox.cli.lib.output import (
     prints,
 )
 from bkbox.cli.lib.output import size as bytes_text
+from bkbox.cli.lib.signals import end_in_order
 from bkbox.config.values import split_address
 
 _COLUMNS = (
@@ -238,6 +239,7 @@ def bookie(
         window = _WINDOW if pace is None else _RATE_WINDOW
     shape = Shape(ledgers, connections, window, size)
     plan = Plan(load, shape, seconds, warmup, entries, settle, silence, pace)
+    end_in_order()
     with ExitStack() as stack:
         if address is None:
             root = stack.enter_context(temporary_folder(folder))
@@ -390,6 +392,7 @@ def client(
         ensemble, write_quorum, ack_quorum, window, size, seconds, warmup, protocol, through
     )
     rng = random.Random()  # noqa: S311 - ports
+    end_in_order()
     with ExitStack() as stack:
         if metadata is None:
             root = stack.enter_context(temporary_folder(folder))

@@ -127,7 +127,7 @@ def test_one_that_is_ended_leaves_nothing_behind(
     words = ["bench", command, "--dir", str(folder), "--seconds", "60"]
     with subprocess.Popen([*BKBOX, *words], stderr=subprocess.PIPE, text=True) as process:
         try:
-            wait_until(lambda: any(folder.glob("*/**/*.log")), 20.0, 0.05)
+            assert wait_until(lambda: any(folder.glob("*/**/*.log")), 20.0, 0.05)
             process.send_signal(ended_by)
             assert process.wait(20) == 1
         finally:

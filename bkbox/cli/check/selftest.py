@@ -21,6 +21,7 @@ from bkbox.cli.lib.output import (
     prints,
     size,
 )
+from bkbox.cli.lib.signals import end_in_order
 from bkbox.config import metadata_uri
 from bkbox.config.schema import Config
 from bkbox.selftest.disk import DiskReport, test, warnings
@@ -75,6 +76,7 @@ def selftest(
         config = configuration_of(config_file)
         folders = (*config.disks, *((config.journal,) if config.journal else ()))
         _warn_of_metadata(config)
+    end_in_order()
     reports = []
     for folder in folders:
         message(f"testing {folder} for {seconds:g} s")

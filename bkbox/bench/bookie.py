@@ -120,7 +120,7 @@ def run(target: Target, plan: Plan, rng: random.Random) -> Result:
     return _Run(target, plan, rng).run()
 
 
-class _Spent(NamedTuple):
+class _CpuTime(NamedTuple):
     """CPU seconds of the bookie's processes, of the load generator, and those that the host kept for itself."""
 
     bookie_s: float
@@ -128,11 +128,11 @@ class _Spent(NamedTuple):
     stolen_s: float
 
     @classmethod
-    def by_now(cls, pids: list[int]) -> _Spent:
+    def so_far(cls, pids: list[int]) -> _CpuTime:
         return cls(cpu_s(pids), time.process_time(), stolen_s())
 
-    def since(self, before: _Spent) -> _Spent:
-        return _Spent(*(now - then for now, then in zip(self, before, strict=True)))
+    def since(self, before: _CpuTime) -> _CpuTime:
+        return _CpuTime(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 class _Run:
@@ -155,9 +155,9 @@ class _Run:
             else:
                 loop = OpenLoop(load, plan.rate, adds, reads, plan.warmup_s, plan.seconds)
                 loop.warm_up()
-                before = _Spent.by_now(pids)
+                before = _CpuTime.so_far(pids)
                 seconds, report = loop.measure()
-                spent = _Spent.by_now(pids).since(before)
+                spent = _CpuTime.so_far(pids).since(before)
             of_adds = measured(adds, seconds) if adds else None
             of_reads = measured(reads, seconds) if reads else None
             if plan.rate is None:
@@ -177,7 +177,9 @@ class _Run:
         own = spent.load_s / millions
         return Result(plan, of_adds, of_reads, cost, own, spent.stolen_s, rate=report)
 
-    def _closed_loop(self, load: Load, adds: list[Stream], pids: list[int]) -> tuple[float, _Spent]:
+    def _closed_loop(
+        self, load: Load, adds: list[Stream], pids: list[int]
+    ) -> tuple[float, _CpuTime]:
         """The duration in seconds, and the CPU seconds spent meanwhile."""
         plan = self._plan
         load.run(0 if plan.load == "catchup" else plan.warmup_s)
@@ -185,10 +187,10 @@ class _Run:
             for stream in adds:
                 stream.end = stream.next + plan.entries // len(adds)
         # From here to the end of run() the event loop must not be held up: requests are in flight.
-        before = _Spent.by_now(pids)
+        before = _CpuTime.so_far(pids)
         load.count()
         seconds = load.run(None if plan.load == "adds" and plan.entries else plan.seconds)
-        return seconds, _Spent.by_now(pids).since(before)
+        return seconds, _CpuTime.so_far(pids).since(before)
 
     def _streams(self, load: Load) -> tuple[list[Stream], list[Stream]]:
         """The connections that add, and those that read."""

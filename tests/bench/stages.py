@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bkbox.bench.memory import PageCache
-from tests.bench.peers.report import asked_per_s, machine, replace_between
+from tests.bench.peers.report import asked_rates, machine, replace_between
 from tests.bench.peers.scenarios import RATE_LOADS, shape_options
 from tests.bench.quiet import DisturbedError, QuietMachine
 from tests.harness.java import CHECKOUT
@@ -38,6 +38,7 @@ def cases(seconds: float, docs: Path) -> list[Case]:
     """The rows of the table. ``seconds``: duration of a closed loop; ``docs``: the folder of the report that has the
     rates which are a share of Java's maximum."""
     found = []
+    rates = asked_rates(docs)
     for kind in KINDS:
         for window in WINDOWS:
             words = f"--ack-after {kind} --window {window} --seconds {seconds:g}"
@@ -45,7 +46,7 @@ def cases(seconds: float, docs: Path) -> list[Case]:
                 words += " --ledgers 4"
             found.append(Case(f"{kind}, window {window}", words.split()))
     for load in RATE_LOADS:
-        per_s = load.per_s or asked_per_s(docs, load.name)
+        per_s = load.per_s or rates.get(load.name)
         if per_s is not None:  # without reads: what these need first would be in the stages
             words = f"--rate {per_s} {shape_options(load.plan.shape)}"
             words += f" --seconds {_RATE_FACTOR * seconds:g}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,8 @@ from bkbox.bench.client_plan import Through
 from bkbox.bench.load import Shape
 from bkbox.bench.server import Bookie, running
 from bkbox.errors import BenchError
-from bkbox.launcher.waiting import wait_until
 from tests.harness.java import CHECKOUT
-from tests.harness.processes import BKBOX, bkbox
+from tests.harness.processes import bkbox, end_once
 
 RNG = random.Random(5)
 
@@ -124,13 +122,8 @@ def test_one_that_is_ended_leaves_nothing_behind(
 ) -> None:
     folder = disk / "ended"
     folder.mkdir()
-    words = ["bench", command, "--dir", str(folder), "--seconds", "60"]
-    with subprocess.Popen([*BKBOX, *words], stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert wait_until(lambda: any(folder.glob("*/**/*.log")), 20.0, 0.05)
-            process.send_signal(ended_by)
-            assert process.wait(20) == 1
-        finally:
-            process.kill()
+    words = ("bench", command, "--dir", str(folder), "--seconds", "60")
+    said = end_once(lambda: any(folder.glob("*/**/*.log")), ended_by, *words)
+    assert "Traceback" not in said
     assert list(folder.iterdir()) == []
     folder.rmdir()

@@ -159,7 +159,13 @@ def test_an_open_loop_has_a_table_of_its_own(tmp_path: Path) -> None:
     report.write(
         tmp_path,
         {
-            first.name: [{"sync": side(100.0, 1.0), "java-journal": side(1000.0, 0.0)}],
+            first.name: [
+                {
+                    "sync": side(100.0, 1.0),
+                    "java-journal": side(1000.0, 0.0),
+                    "synced limit": side(50.0, 1.0),
+                }
+            ],
             second.name: [{"sync": side(100.0, 0.0), "java-journal": side(1000.0, 1.0)}],
         },
     )
@@ -168,8 +174,12 @@ def test_an_open_loop_has_a_table_of_its_own(tmp_path: Path) -> None:
     good, bad = (line for line in text.splitlines() if "KiB, 1 ledger" in line)
     assert good.startswith("| 1,000/s, 1 KiB, 1 ledger | 1,000 | 990 / 990 | 0.10 / 1.00 |")
     assert good.count("| 0.10 (0.10, 0.10) |") == 2
+    assert "| 0.05, 0.05; 5.0 | 0.05 (0.05, 0.05) |" in good
     assert good.endswith("| reached; Java cannot take this rate |")
     assert bad.endswith("| **missed: bkbox cannot take this rate** |")
+    (head,) = (line for line in text.splitlines() if line.startswith("| open loop"))
+    assert {line.count("|") for line in (head, good, bad)} == {19}
+    assert report.asked_rates(tmp_path) == {first.name: 1000, second.name: 1000}
 
 
 def test_two_load_generators_have_to_agree_in_both_directions() -> None:

@@ -11,9 +11,10 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,22 @@ def bkbox(
             f"bkbox {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         )
     return done
+
+
+def end_once(begun: Callable[[], Any], number: signal.Signals, *arguments: str) -> str:
+    """What a command, of status 1, says on standard error if it gets a signal once it has ``begun``."""
+    with tempfile.TemporaryFile("w+") as said:
+        with subprocess.Popen(
+            [*BKBOX, *arguments], stdout=subprocess.DEVNULL, stderr=said
+        ) as process:
+            try:
+                wait_for(begun, f"the first traces of bkbox {' '.join(arguments)}")
+                process.send_signal(number)
+                assert process.wait(60) == 1
+            finally:
+                process.kill()
+        said.seek(0)
+        return said.read()
 
 
 def _run_here(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:

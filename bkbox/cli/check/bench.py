@@ -510,8 +510,8 @@ def _show(result: Result) -> None:
     if result.rate is not None:
         fields = _show_rate(result.rate) + fields
     if result.stolen_s > 0:
-        text = f"{result.stolen_s:.2f} CPU seconds were kept from this machine meanwhile"
-        fields.append(("its host", text))
+        text = f"{result.stolen_s:.2f} CPU seconds, by the host of this virtual machine"
+        fields.append(("stolen", text))
     cost = result.cost
     if cost is not None:
         fields += [

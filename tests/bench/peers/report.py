@@ -155,11 +155,11 @@ def _of_limit(load: str, rounds: Rounds) -> tuple[str, str]:
     ratio of its p99.9 to Java's. "" where it was not measured."""
     line = next(each for each in RATE_LIMIT_LINES if each.load == load)
     assert line.tail is not None
-    p99, p999 = _ratios(line, line.figure, rounds), _ratios(line, line.tail, rounds)
-    if p99 is None or p999 is None:
+    figures = (line.figure, line.tail, "cpu_s_per_million")
+    p99, p999, cpu = (_ratios(line, figure, rounds) for figure in figures)
+    if p99 is None or p999 is None or cpu is None:
         return "", ""
-    cpu = statistics.median(each[line.ours]["cpu_s_per_million"] for each in rounds[load])
-    return f"{p99.ours / 1000:,.2f}, {p999.ours / 1000:,.2f}; {cpu:,.1f}", _spread(p999)
+    return f"{p99.ours / 1000:,.2f}, {p999.ours / 1000:,.2f}; {cpu.ours:,.1f}", _spread(p999)
 
 
 def table(compared: list[Compared]) -> str:
@@ -205,13 +205,16 @@ def rounds_so_far(docs: Path, loads: Container[str]) -> Rounds:
     return {name: each["rounds"] for name, each in found.items()}
 
 
-def asked_per_s(docs: Path, load: str) -> int | None:
-    """The median of the rates of an open loop in the report, requests per second; None where it has none."""
-    found = _known_loads(docs).get(load)
-    if found is None:
-        return None
-    asked = (each[subject][_ASKED] for each in found["rounds"] for subject in each)
-    return round(statistics.median(asked))
+def asked_rates(docs: Path) -> dict[str, int]:
+    """The medians of the rates of the open loops in the report, requests per second, by load."""
+    open_loops = {line.load for line in RATE_LINES}
+    return {
+        name: round(
+            statistics.median(side[_ASKED] for each in of["rounds"] for side in each.values())
+        )
+        for name, of in _known_loads(docs).items()
+        if name in open_loops
+    }
 
 
 def write(docs: Path, rounds: Rounds) -> None:
